@@ -64,7 +64,7 @@ def content_of(report: Path, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("every", EVERY)
-def test_of_pages_are_apart_in_tables_lists_and_lanes(every: int, tmp_path: Path) -> None:
+def test_names_on_pages_differ_in_tables_lists_and_lanes(every: int, tmp_path: Path) -> None:
     names = 0
     for report in reports(every):
         content = content_of(report, tmp_path)
@@ -80,7 +80,7 @@ def test_of_pages_are_apart_in_tables_lists_and_lanes(every: int, tmp_path: Path
 
 
 @pytest.mark.parametrize("every", EVERY)
-def test_of_pictures_and_text_rooflines_are_apart(every: int) -> None:
+def test_names_in_pictures_and_text_rooflines_differ(every: int) -> None:
     names = 0
     for report in reports(every):
         scene = scene_of(roofline({"run": load(str(report)).table}))
@@ -101,7 +101,7 @@ def assert_each_once(shown: Iterable[str]) -> None:
 
 
 @pytest.mark.parametrize("every", EVERY)
-def test_of_digests_are_apart(every: int) -> None:
+def test_names_in_digests_differ(every: int) -> None:
     names = 0
     for report in reports(every):
         told = ran("report", "--format", "digest", str(report), "--budget", "4000").stdout

@@ -60,7 +60,7 @@ def test_nan_and_infinity_agree_with_themselves_only(special: float) -> None:
     assert compared(torch.tensor([1.0, -special]), reference).agrees is math.isnan(special)
 
 
-def test_of_two_types_the_wider_tolerance_counts() -> None:
+def test_results_of_two_types_are_compared_with_the_wider_tolerance() -> None:
     reference = torch.rand(64) + 1
     found = compared(reference.half(), reference)
     assert found.agrees is True

@@ -107,7 +107,7 @@ def test_operators_of_a_model_have_the_flops_of_pytorchs_counter_but_for_weights
 
 
 @pytest.mark.nightly
-def test_operators_of_every_other_model_too(tmp_path: Path) -> None:
+def test_operators_of_every_other_model_have_the_flops_of_pytorchs_counter(tmp_path: Path) -> None:
     """One test, since only torchvision knows their names: importing it takes every process that collects tests 1.5 s."""
     others = [name for name in every_model() if name not in SMALL]
     assert len(others) > 60

@@ -115,7 +115,7 @@ class TestAttentionOfXformers:
 
 
 @given(SIZE, st.integers(1, 4), SIZE)
-def test_of_a_sparse_matrix_the_numbers_that_are_kept_count(m: int, groups: int, n: int) -> None:
+def test_only_the_kept_numbers_of_a_sparse_matrix_count(m: int, groups: int, n: int) -> None:
     k = 4 * groups
     kept = sum(2 for _, _, place in product(range(m), range(n), range(k)) if place % 4 < 2)
     packed, dense, meta = tensor(m, k // 2), tensor(k, n), tensor(m, k // 16, dtype="int16")

@@ -106,7 +106,7 @@ def test_a_scaled_product_of_vllm_writes_into_its_first_argument() -> None:
     assert integers.flops is None
 
 
-def test_products_with_packed_weights_of_vllm_and_sglang() -> None:
+def test_products_with_packed_weights_of_vllm_and_sglang_count_as_unpacked() -> None:
     m, k, n = 3, 64, 16
     source, weight = tensor(m, k), tensor(k, n // 8, dtype="int32")
     scales, zeros = tensor(k // 32, n), tensor(k // 32, n // 8, dtype="int32")

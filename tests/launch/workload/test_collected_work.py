@@ -169,7 +169,7 @@ def test_a_torchvision_models_flops_and_parameters_are_its_published_ones(name: 
 
 
 @pytest.mark.nightly
-def test_those_of_every_other_classification_model_too() -> None:
+def test_every_other_classification_model_has_its_published_figures() -> None:
     """One test, since only torchvision knows their names: importing it takes every process that collects tests 1.5 s."""
     from ncu_launch.targets.torchvision_compat import import_torchvision
 

@@ -431,7 +431,7 @@ class TestL1ByParts:
         assert self.bytes_at_l1(L1_PARTS | NO_CP_ASYNC, "9.0") is None
 
 
-def test_l2_and_l1_bytes() -> None:
+def test_l2_and_l1_bytes_follow_from_bytes_and_sectors() -> None:
     found = row(launch(metrics={"lts__t_bytes.sum": metric(10.0), "l1tex__t_sectors.sum": metric(2.0)}))
     assert (found["l2_bytes"], found["l1_bytes"]) == (10.0, 64.0)
 

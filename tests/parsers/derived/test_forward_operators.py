@@ -79,7 +79,7 @@ class TestABackwardOperatorWithoutShapes:
         assert flops_of_backward(trace(tmp_path, gelu, *backward_mm(100, 7)))["aten::mm"] is None
 
 
-def test_of_several_nodes_around_an_operator_the_innermost_counts(tmp_path: Path) -> None:
+def test_the_innermost_of_several_nodes_around_an_operator_counts(tmp_path: Path) -> None:
     wide = numbered(operator("aten::mm", 50, 20, [[5, 6], [6, 7]], ["float"] * 2, ["", ""]), 8)
     outer = numbered(host("cpu_op", f"{NODE}: OuterBackward0", 90, 80), 8, 1)
     report = trace(tmp_path, forward_mm(0, 7), wide, outer, *backward_mm(100, 7))

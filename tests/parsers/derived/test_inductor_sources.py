@@ -126,7 +126,7 @@ def test_the_lines_of_stacks_count_before_those_of_the_graph(tmp_path: Path) -> 
     assert compiled_in(str(tmp_path))[KERNEL].places == "net.py:11 (forward)"
 
 
-def test_of_a_stack_the_innermost_line_outside_of_pytorch_counts(tmp_path: Path) -> None:
+def test_the_innermost_line_of_a_stack_outside_pytorch_counts(tmp_path: Path) -> None:
     stack = (
         '  File "/home/user/project/train.py", line 21, in step\n    net(x)\n'
         '  File "/home/user/project/net.py", line 11, in forward\n    F.relu(x)\n'

@@ -25,7 +25,7 @@ def test_a_total_is_the_dense_peak_on_chips_without() -> None:
     assert peaks(BF16, "7.0", 2048.0) == [("bf16", "", False, [2048.0])]
 
 
-def test_on_an_unknown_chip_a_total_is_neither() -> None:
+def test_a_total_on_an_unknown_chip_is_no_peak() -> None:
     assert peaks(BF16, None, 2048.0) == []
 
 

@@ -120,7 +120,7 @@ class TestTablesOfNsysBesideNcu:
         assert (report.origin, report.dialects) == ("ncu", ["text"])
         assert [note for note in report.notes if "(nsys kernel summary), of another run: they are left out" in note]
 
-    def test_in_csv_too(self, tmp_path: Path) -> None:
+    def test_launches_of_ncu_in_csv_are_read_too(self, tmp_path: Path) -> None:
         report = read(dialects.long([one_launch()], PLAIN) + NSYS_IN_COLUMNS, tmp_path)
         assert values(report, "gpu__time_duration.sum") == [1000]
         assert len(report.notes) == 1

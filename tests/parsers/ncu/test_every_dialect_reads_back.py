@@ -162,7 +162,7 @@ def assert_reads_back(printed: list[Printed], found: list[Launch], *, shapes: bo
 
 
 @given(printed=launches(), style=styles(), encoding=encodings, delimiter=st.sampled_from([",", ";", "\t"]))
-def test_long_pages(printed: list[Printed], style: Style, encoding: str, delimiter: str) -> None:
+def test_long_pages_read_back(printed: list[Printed], style: Style, encoding: str, delimiter: str) -> None:
     if is_ambiguous(printed, style):
         style.decimal, style.thousands = ".", ","
     style.delimiter = delimiter
@@ -171,7 +171,7 @@ def test_long_pages(printed: list[Printed], style: Style, encoding: str, delimit
 
 
 @given(printed=launches(), style=styles(), body=st.booleans())
-def test_long_pages_with_rules_and_body_labels(printed: list[Printed], style: Style, body: bool) -> None:
+def test_long_pages_with_rules_and_body_labels_read_back(printed: list[Printed], style: Style, body: bool) -> None:
     if is_ambiguous(printed, style):
         style.decimal, style.thousands = ".", ","
     rules = [("SpeedOfLight", "SOLBottleneck", "OPT", 'a "quoted" text, with 1,024 bytes')]
@@ -181,7 +181,7 @@ def test_long_pages_with_rules_and_body_labels(printed: list[Printed], style: St
 
 
 @given(printed=launches(old=True), style=styles())
-def test_legacy_long_pages(printed: list[Printed], style: Style) -> None:
+def test_legacy_long_pages_read_back(printed: list[Printed], style: Style) -> None:
     if is_ambiguous(printed, style):
         style.decimal, style.thousands = ".", ","
     report = read(dialects.long(printed, style, legacy=True))
@@ -190,7 +190,7 @@ def test_legacy_long_pages(printed: list[Printed], style: Style) -> None:
 
 
 @given(printed=launches(one_unit_per_metric=True), style=styles(), legacy=st.booleans())
-def test_wide_pages(printed: list[Printed], style: Style, legacy: bool) -> None:
+def test_wide_pages_read_back(printed: list[Printed], style: Style, legacy: bool) -> None:
     if is_ambiguous(printed, style):
         style.decimal, style.thousands = ".", ","
     report = read(dialects.wide(printed, style, legacy=legacy))
@@ -198,7 +198,7 @@ def test_wide_pages(printed: list[Printed], style: Style, legacy: bool) -> None:
 
 
 @given(printed=launches(), style=styles(noise_between=False), count=st.integers(2, 9))
-def test_summaries(printed: list[Printed], style: Style, count: int) -> None:
+def test_summaries_read_back(printed: list[Printed], style: Style, count: int) -> None:
     if is_ambiguous(printed, style):
         style.decimal, style.thousands = ".", ","
     groups = [
@@ -238,7 +238,7 @@ def test_a_page_cut_in_the_middle_of_its_last_line_keeps_all_lines_before(
 
 
 @given(printed=launches(), style=styles(noise_between=False))
-def test_text_pages(printed: list[Printed], style: Style) -> None:
+def test_text_pages_read_back(printed: list[Printed], style: Style) -> None:
     if is_ambiguous(printed, style):
         style.decimal, style.thousands = ".", ","
     for launch in printed:

@@ -117,7 +117,7 @@ def test_a_kernel_that_is_named_as_a_range_keeps_its_metrics() -> None:
 
 
 @pytest.mark.parametrize(("is_graph", "count"), [(False, RANGES), (True, GRAPHS)])
-def test_nvtx_ranges_around_a_range_or_a_graph(is_graph: bool, count: int, tmp_path: Path) -> None:
+def test_nvtx_ranges_around_a_range_or_a_graph_are_read(is_graph: bool, count: int, tmp_path: Path) -> None:
     state = nvtx_state(["step"], {"<default domain>": ["forward"]})
     _, row = rows_of(read(tmp_path, report_of((count, result(is_graph=is_graph, nvtx=state)))))
     assert row["nvtx_path"] == ["step", "forward"]

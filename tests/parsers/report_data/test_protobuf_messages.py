@@ -33,7 +33,7 @@ def test_fields_are_told_apart_in_their_order(parts: list[tuple[int, bytes]]) ->
 
 
 @given(PARTS.filter(bool), st.data())
-def test_of_a_message_that_ends_early_the_whole_fields_are_kept_and_the_last_is_what_is_left(
+def test_a_truncated_message_keeps_its_whole_fields_and_the_rest_of_its_last_one(
     parts: list[tuple[int, bytes]], data: st.DataObject
 ) -> None:
     pieces = [field(number, content) for number, content in parts]

@@ -63,7 +63,7 @@ def test_a_row_of_several_launches_has_what_is_true_of_any() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", SHAPES_BASIS, "operator formulas, contractions only"])
-def test_of_what_was_not_counted_nothing_is_missing(text: str | None) -> None:
+def test_flops_that_were_not_counted_are_complete(text: str | None) -> None:
     assert basis_of(text).completeness is Completeness.WHOLE
 
 

@@ -209,7 +209,7 @@ def test_lines_and_blocks_of_lines_are_those_of_the_text_wherever_it_is_cut(
     assert [line for block in whole for line in block.decode().split("\n")[1:]] == expected
 
 
-def test_of_a_line_that_is_too_long_the_beginning_is_left_and_the_next_one_is_whole(
+def test_a_line_that_is_too_long_keeps_its_beginning_and_the_next_one_is_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(memory, "longest_line", lambda: 1000)

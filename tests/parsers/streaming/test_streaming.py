@@ -131,7 +131,7 @@ class TestRealReports:
 
     @needs_shared_reports
     @pytest.mark.parametrize("path", one_in(4, shared_reports("ncu_csv")), ids=lambda path: path.name)
-    def test_every_shared_report_too(self, path: Path, tmp_path: Path) -> None:
+    def test_every_shared_report_is_the_same_or_left_to_the_plain_reader(self, path: Path, tmp_path: Path) -> None:
         found = streamed(path, tmp_path)
         assert found is None or found == plainly_kept(path)
 
@@ -274,7 +274,7 @@ class TestWhatIsStreamed:
     def metrics(self, number: int) -> list[tuple[str, str, str]]:
         return [(TIME, "us", f"{number + 1}.25"), (READ, "Mbyte", "1,234.50"), (ADD, "inst", "12,345,678")]
 
-    def test_a_long_page_with_noise_between_its_rows(self, tmp_path: Path) -> None:
+    def test_a_long_page_with_noise_between_its_rows_is_streamed(self, tmp_path: Path) -> None:
         rows = [line for number in range(40) for line in (*long_lines(number, self.metrics(number)), "epoch 3: done")]
         path = file_of(tmp_path, ["==PROF== Connected", row(*IDENTITY, *TAIL), *rows])
         assert_streams_the_same(path, tmp_path)
@@ -296,7 +296,7 @@ class TestWhatIsStreamed:
         rows = [line for number in range(30) for line in (header, *long_lines(number, self.metrics(number)))]
         assert_streams_the_same(file_of(tmp_path, rows), tmp_path)
 
-    def test_a_wide_page_with_decimal_commas(self, tmp_path: Path) -> None:
+    def test_a_wide_page_with_decimal_commas_is_streamed(self, tmp_path: Path) -> None:
         rows = [row(*launch_cells(number), "1.234,50", "65,77") for number in range(60)]
         path = file_of(tmp_path, [*wide_header((TIME, "us"), (READ, "byte")), *rows])
         assert_streams_the_same(path, tmp_path)
@@ -337,7 +337,7 @@ class TestWhatIsStreamed:
         assert_streams_the_same(path, tmp_path)
 
     @pytest.mark.parametrize("odd", [b"\xff", b"\0", b"\r", "\ufffd".encode(), "ä".encode(), b"Kernel Name"])
-    def test_an_odd_byte_in_a_few_rows(self, tmp_path: Path, odd: bytes) -> None:
+    def test_an_odd_byte_in_a_few_rows_is_streamed(self, tmp_path: Path, odd: bytes) -> None:
         """The plain reader has no room for a report of gigabytes, whatever a single row of it holds."""
         launches = [long_lines(number, [*self.metrics(number), *WORD]) for number in range(40)]
         rows = [line.encode() for lines in launches for line in lines]
@@ -347,13 +347,13 @@ class TestWhatIsStreamed:
         path.write_bytes(b"\n".join([row(*IDENTITY, *TAIL).encode(), *rows, b""]))
         assert_streams_the_same(path, tmp_path)
 
-    def test_pages_with_other_identity_columns(self, tmp_path: Path) -> None:
+    def test_pages_with_other_identity_columns_are_streamed(self, tmp_path: Path) -> None:
         whole = [*wide_header((TIME, "us")), row(*launch_cells(1), "1.50"), row(*launch_cells(2), "2.50")]
         without = [row(*IDENTITY[:-2], TIME), row(*[""] * 9, "us"), row(*launch_cells(3)[:-2], "3.50")]
         again = [*wide_header((TIME, "us")), row(*launch_cells(4), "4.50")]
         assert_streams_the_same(file_of(tmp_path, [*whole, *without, *again]), tmp_path)
 
-    def test_in_this_thread_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_reports_are_streamed_in_this_thread_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(streaming_reader, "ThreadPoolExecutor", None)
         wide = [*wide_header((TIME, "us")), *(row(*launch_cells(number), "1.50") for number in range(60))]
         long = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
@@ -402,7 +402,9 @@ class TestWhatIsLeftToThePlainReader:
     @pytest.mark.parametrize(
         ("printed", "other"), [("(1, 2, 1)", "(n, 2, 1)"), ("(1, 2, 1)", "(1,2,1)"), ('"7"', '"07"')]
     )
-    def test_cells_of_another_text_and_the_same_meaning(self, printed: str, other: str, tmp_path: Path) -> None:
+    def test_cells_of_another_text_and_the_same_meaning_are_left(
+        self, printed: str, other: str, tmp_path: Path
+    ) -> None:
         """To the plain reader they are cells of another launch."""
         rows = [line for _ in range(2) for line in long_lines(0, WORD)]
         rows += long_lines(0, [(TIME, "us", "1.5")])
@@ -412,7 +414,7 @@ class TestWhatIsLeftToThePlainReader:
         assert streamed(path, tmp_path) is None
         assert plainly(path) is not None
 
-    def test_numbers_of_two_locales(self, tmp_path: Path) -> None:
+    def test_numbers_of_two_locales_are_left(self, tmp_path: Path) -> None:
         rows = [row(*launch_cells(number), "1.50" if number < 30 else "2,50") for number in range(60)]
         assert streamed(file_of(tmp_path, [*wide_header((TIME, "us")), *rows]), tmp_path) is None
 

@@ -267,7 +267,7 @@ def test_a_summary_by_range_is_dropped_if_there_is_a_plain_one(tmp_path: Path) -
     assert any("by NVTX range" in note for note in report.notes)
 
 
-def test_of_two_kernel_summaries_the_one_with_shapes_is_kept(tmp_path: Path) -> None:
+def test_the_kernel_summary_with_shapes_is_kept(tmp_path: Path) -> None:
     shaped = SUMMARY.replace(",Name", ",GridXYZ,BlockXYZ,Name")
     path = written(
         tmp_path, SUMMARY, f'100.0,30,3,10,10,10,10,None,"{NAME}"', "",

@@ -232,7 +232,7 @@ def test_a_real_training_of_an_mi350x_has_its_golden_sums() -> None:
     assert (len(slowest), sum(slowest)) == (1310, 4_158_756_678)
 
 
-def test_of_the_json_files_in_a_folder_those_of_rocprofv3_are_reports(tmp_path: Path) -> None:
+def test_only_json_files_of_rocprofv3_in_a_folder_are_reports(tmp_path: Path) -> None:
     written(tmp_path, rocprof_json(launched()), "908_results.json")
     written(tmp_path, json.dumps({"settings": 1}).encode(), "settings.json")
     assert [Path(one.path).name for one in find_sources([str(tmp_path)])] == ["908_results.json"]

@@ -133,7 +133,7 @@ def test_lines_that_repeat_what_streams_hold_are_left_out(tmp_path: Path) -> Non
     assert recorded(tmp_path, plane).operations.names == ["k"]
 
 
-def test_of_a_tpu_the_innermost_operations_are_read_and_it_is_googles(tmp_path: Path) -> None:
+def test_the_innermost_operations_of_a_tpu_are_read_and_its_vendor_is_google(tmp_path: Path) -> None:
     events = [XEvent("while", 0, 100 * NS), XEvent("fusion", 0, 40 * NS), XEvent("copy", 50 * NS, 50 * NS),
               XEvent("after", 100 * NS, 5 * NS)]  # fmt: skip
     says = {"device_type_string": "TPU v5e"}

@@ -304,7 +304,7 @@ class TestSentences:
         assert summary.time_ratio == pytest.approx(1 / 4, rel=1e-4)
         assert "geometric mean of 2 points, 2.00 x at batch 1 to 8.00 x at batch 8" in summary.sentence
 
-    def test_slower_and_more_and_the_same(self) -> None:
+    def test_they_say_slower_and_more_and_the_same(self) -> None:
         slower = only(compare_runs(loaded("a", point()), loaded("b", fp16(ms=20, memory_peak_bytes=1100)))).sentence
         assert "slower and takes 10.0 % more memory than FP32" in slower
         same = only(compare_runs(loaded("a", point()), loaded("b", point(ms=5)))).sentence

@@ -56,7 +56,7 @@ def test_each_report_device_and_capability_has_its_own(other: tuple[str, str | N
     assert sorted(longest_launches(table).tolist()) == [1, 2]
 
 
-def test_of_launches_equally_long_the_highest_clock_is_taken() -> None:
+def test_the_highest_clock_of_equally_long_launches_is_taken() -> None:
     table = runs(("a", "X", "8.0", 1e6, 6e9), ("a", "X", "8.0", 1e6, 7e9), ("a", "X", "8.0", 1e6, 5e9))
     assert hz(table) == [7e9] * 3
     assert longest_launches(table).tolist() == [1]

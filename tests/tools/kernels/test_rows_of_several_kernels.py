@@ -187,7 +187,7 @@ def test_rows_of_which_too_little_is_known_are_named_by_their_time() -> None:
     assert any(note.startswith("no rate or bound of long, short where ") for note in found.notes)
 
 
-def test_of_rows_of_which_too_little_is_known_three_are_named_and_the_rest_counted() -> None:
+def test_three_rows_with_too_little_known_are_named_and_the_rest_counted() -> None:
     def note(parts: str) -> str:
         launches = [
             launch(name, counts, ns=1e3, attributes=A100, nvtx_path=(part,))

@@ -96,7 +96,7 @@ class TestTotals:
         assert np.isnan(sums.freedom).tolist() == [True, False]
 
 
-def test_of_a_row_of_averages_have_no_scatter() -> None:
+def test_launches_in_a_row_of_averages_have_no_scatter() -> None:
     table = pa.table({"invocations": pa.array([None, 1, 2], pa.int64()), "duration_ns": [5.0, 6.0, 7.0]})
     assert of_single_launches(table, "duration_ns").tolist()[:2] == [5, 6]
     assert math.isnan(of_single_launches(table, "duration_ns")[2])

@@ -82,7 +82,7 @@ def test_launches_counted_on_the_way_cost_too() -> None:
     assert found.cost_s == pytest.approx(23 * PASS_S, rel=1e-3)
 
 
-def test_if_they_use_up_the_budget_fewer_of_each_are_counted() -> None:
+def test_fewer_launches_of_each_are_counted_if_others_use_up_the_budget() -> None:
     found = plan(flooded(20), budget_s=21.5 * PASS_S, passes=1, coverage=1)
     assert [one.counted for one in found.signatures] == [1, 1]
     assert launch_count(flooded(20), found) == 21

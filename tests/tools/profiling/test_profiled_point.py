@@ -31,7 +31,7 @@ def test_flops_bytes_and_time_are_sums_over_launches(launches: Any) -> None:
     assert found["metric_values"] == {}
 
 
-def test_of_several_iterations_sums_are_those_of_one(launches: Any) -> None:
+def test_sums_of_several_iterations_are_means_of_one(launches: Any) -> None:
     whole, half = (counted(launches, ("dram", "dram__bytes.sum"), iterations) for iterations in (1, 2))
     for name in ("profiled_launches", "profiled_time_ns", "profiled_dram_bytes"):
         assert half[name] == pytest.approx(whole[name] / 2)

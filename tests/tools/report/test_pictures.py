@@ -431,7 +431,7 @@ class TestDrawnAgain:
         assert says in error
         assert "ncu-bench roofline RUN --format json" in error
 
-    def test_only_alone(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_is_drawn_again_only_alone(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         command_line(["roofline", RAW, "--format", "json"])
         plot = tmp_path / "plot.json"
         plot.write_text(capsys.readouterr().out)

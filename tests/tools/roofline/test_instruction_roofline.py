@@ -80,7 +80,7 @@ def test_transactions_that_were_not_collected_are_left_out_and_named() -> None:
     assert any("transactions of L2" in note and "lts__t_bytes.sum" in note for note in result.notes)
 
 
-def test_of_a_share_of_the_peak_instructions_follow_and_a_note_says_so() -> None:
+def test_instructions_follow_from_a_share_of_the_peak_with_a_note() -> None:
     share = {"smsp__inst_executed.sum": None, "sm__inst_executed.avg.pct_of_peak_sustained_elapsed": [25.0, 25.0]}
     result = roofline_of(**share)
     assert result.points[0].instructions == pytest.approx(0.25 * 40 * 1e9 * 4e-3)

@@ -126,7 +126,7 @@ class TestIsolation:
             "SELECT * FROM secret",
         ],
     )
-    def test_of_files_settings_and_variables(self, sql: str, tmp_path: Path) -> None:
+    def test_covers_files_settings_and_variables(self, sql: str, tmp_path: Path) -> None:
         secret = tmp_path / "secret.csv"
         secret.write_text("secret\n1\n", "utf-8")
         with pytest.raises(WrongUsage) as raised:

@@ -113,7 +113,7 @@ def waits_for(*gaps: tuple[int, tuple[str, int], int]) -> str | None:
         ([*[(10, PYTHON, 6)] * 10, *[(3, PYTHON, 0)] * 30], "130 ms of 230 ms wait for python (130 ms)"),
     ],
 )
-def test_of_the_waits_for_the_host_the_longest_is_named_if_it_is_half_of_all_else_the_two_main_causes(
+def test_the_longest_wait_for_the_host_is_named_if_it_is_half_of_all_else_the_two_main_causes(
     gaps: list[tuple[int, tuple[str, int], int]], said: str
 ) -> None:
     assert waits_for(*gaps) == f"host: {said}"

@@ -45,41 +45,41 @@ def answer_to(words: str) -> dict[str, object]:
     "compare d01-wide-raw.csv d02-long-rules.csv d01-wide-raw.csv --anyway",
     "query d01-wide-raw.csv 'SELECT * FROM rules'", "query d01-wide-raw.csv 'SELECT [1, 2] AS list'",
 ])  # fmt: skip
-def test_of_samples(words: str) -> None:
+def test_answers_on_samples_fit_their_schema(words: str) -> None:
     answer_to(words)
 
 
 @pytest.mark.parametrize("options", ["", "--correlations"])
-def test_of_scaling(options: str) -> None:
+def test_scaling_fits_its_schema(options: str) -> None:
     answer_to(f"bench {shlex.quote(str(SWEEP))} {options}")
 
 
-def test_of_series_of_chosen_columns() -> None:
+def test_series_of_chosen_columns_fit_their_schema() -> None:
     answer_to(f"bench {shlex.quote(str(SWEEP))} -x batch_size -y time")
 
 
 @needs_shared_reports
 @pytest.mark.parametrize("options", ["--part steps", "--part verdicts", "--part waits,streams", "--part gaps,longest"])
-def test_of_parts_of_a_timeline(options: str) -> None:
+def test_parts_of_a_timeline_fit_their_schema(options: str) -> None:
     answer_to(f"timeline {shlex.quote(str(AFTER))} {options}")
 
 
 @pytest.mark.slow
 @needs_shared_reports
 @pytest.mark.parametrize("options", ["", "--by rank", "--by category"])
-def test_of_ranks(options: str) -> None:
+def test_ranks_fit_their_schema(options: str) -> None:
     answer_to(f"timeline {' '.join(shlex.quote(str(path)) for path in RANKS)} {options}")
 
 
 @needs_shared_reports
-def test_of_one_rank() -> None:
+def test_one_rank_fits_its_schema() -> None:
     answer_to(f"timeline {shlex.quote(str(RANKS[0]))} --by kernel")
 
 
 @pytest.mark.slow
 @needs_shared_reports
 @pytest.mark.parametrize("by", ["line", "opcode", "function"])
-def test_of_a_change_inside_a_kernel(by: str) -> None:
+def test_changes_inside_a_kernel_fit_their_schema(by: str) -> None:
     report = shlex.quote(str(FULL_LINES))
     answer_to(f"compare {report} {report} --by {by}")
 
@@ -87,7 +87,7 @@ def test_of_a_change_inside_a_kernel(by: str) -> None:
 @pytest.mark.slow
 @needs_shared_reports
 @pytest.mark.parametrize("report", by_day([FULL_LINES], [FULL, FULL_LINES]), ids=lambda path: path.stem)
-def test_of_a_kernel_with_counts_of_its_instructions(report: object) -> None:
+def test_a_kernel_with_counts_of_its_instructions_fits_its_schema(report: object) -> None:
     answer = answer_to(f"kernel {shlex.quote(str(report))}")
     assert answer["places"]
     answer_to(f"kernel {shlex.quote(str(report))} --against {shlex.quote(str(report))}")
@@ -95,11 +95,11 @@ def test_of_a_kernel_with_counts_of_its_instructions(report: object) -> None:
 
 @pytest.mark.slow
 @needs_shared_reports
-def test_of_a_kernel_with_counts_of_shared_memory() -> None:
+def test_a_kernel_with_counts_of_shared_memory_fits_its_schema() -> None:
     report = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_profile.ncu-rep"
     answer_to(f"kernel {shlex.quote(str(report))}")
 
 
 @needs_shared_reports
-def test_of_two_timelines() -> None:
+def test_compared_timelines_fit_their_schema() -> None:
     answer_to(f"compare {shlex.quote(str(BEFORE))} {shlex.quote(str(AFTER))} --by category --anyway")

@@ -92,7 +92,7 @@ def test_kernels_of_one_name_have_what_differs_behind_it() -> None:
     assert set(distinct_names(names).values()) == {"cub::Sort (fp32)", "cub::Sort (fp64)"}
 
 
-def test_of_two_kernels_only_the_one_with_a_word_more_says_it() -> None:
+def test_only_the_kernel_with_an_extra_word_shows_it() -> None:
     plain, bias = (f"nvjet_sm90_hsh_256x128_64x4_1x2_h_bz_coopA_{end}" for end in ("NNT", "bias_NNT"))
     assert distinct_names([plain, bias]) == {
         plain: "gemm fp16 256x128x64 nnt",

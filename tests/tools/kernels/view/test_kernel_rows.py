@@ -52,7 +52,7 @@ def rows(of: KernelView, part: str) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------- rows
 
 
-def test_of_a_range_the_view_says_what_it_is_and_asks_for_nothing_that_only_a_kernel_has() -> None:
+def test_the_view_of_a_range_says_what_it_is_and_asks_for_no_metric_of_a_kernel() -> None:
     found = notes_of(kernel_view(table(launch("range", {SM_WHOLE: metric(30.0)}, ns=1e5))))
     assert any(note.startswith("a range is of kernels that ncu profiled as one") for note in found)
     assert not any(note.startswith("not collected") for note in found)
@@ -172,7 +172,7 @@ def test_several_shapes_are_counted_and_a_note_says_that_medians_mix_them() -> N
     assert any("medians mix different work: --launch N" in note for note in notes_of(found))
 
 
-def test_of_launches_that_fit_an_sm_differently_those_with_the_most_time_are_shown() -> None:
+def test_launches_with_the_most_time_are_shown_if_some_fit_an_sm_differently() -> None:
     def fitting(registers: float, blocks: float, theoretical: float, ns: float) -> Launch:
         found = {
             "launch__registers_per_thread": registers, "launch__occupancy_limit_registers": blocks,

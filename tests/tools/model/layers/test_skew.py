@@ -108,7 +108,7 @@ def test_a_rank_that_waits_long_is_not_the_slowest_though_its_kernels_take_longe
     assert "ncu-bench timeline" in said
 
 
-def test_of_ranks_that_work_equally_long_none_is_the_slowest() -> None:
+def test_no_rank_is_the_slowest_if_all_work_equally_long() -> None:
     found = skew(of_ranks(*((rank, launch("gemm", ns=200.0)) for rank in range(3))))
     assert found.slowest is None
     assert "none works longer outside collectives than the median rank, 200 ns" in " ".join(found.notes)

@@ -65,7 +65,7 @@ def test_recordings_without_a_common_collective_are_refused() -> None:
 
 
 @needs_shared_reports
-def test_of_two_ranks_of_a_larger_job_those_collectives_count_that_end_together() -> None:
+def test_only_collectives_that_end_together_count_for_two_ranks_of_a_larger_job() -> None:
     paths = [str(one) for one in shared_reports("kineto") if "sampled_rank" in one.name]
     result = ran("advise", *paths, "--format", "json")
     found = json.loads(result.stdout)
