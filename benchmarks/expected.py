@@ -1,26 +1,50 @@
-"""How far expected times are off, judged by leaving out: `python -m benchmarks.expected [--quick]`, some minutes.
+"""How far expected times are off, judged by leaving out: `python -m benchmarks.expected [gemm carried ...]`.
 
-Every number is of times that the fit had not seen: (n, k) classes left out in ten folds with the GPU known; a GPU left
-out with a sibling at hand; its whole family left out. Prints the tables of docs/estimate.md.
+Every number is of times that the fit had not seen: classes left out in ten folds with the GPU known; a GPU left out
+with a sibling at hand; its whole family left out; a run of one GPU carried to another; a GPU left out of which twenty
+times are learnt. Prints the tables of docs/estimate.md and draws its picture.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
+from ncu_launch.files.atomic_files import write_bytes_atomically
 from numpy.typing import NDArray
 
+from benchmarks.expected_carried import carried
+from benchmarks.expected_picture import Pair, draw
 from benchmarks.fit_expected import READERS, left_out, type_and_rest
-from benchmarks.measured_times import FOLDER
+from benchmarks.measured_operators import MACHINE, traced_operators
+from benchmarks.measured_times import FOLDER, gemm_times
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.model.expected_time.expected_times import expected_times
-from ncu_tools.model.expected_time.learning import MeasuredTimes, bounds, by_kind_and_type, spread_of, unseen
+from ncu_tools.model.expected_time.hardware import family_of
+from ncu_tools.model.expected_time.kinds import KINDS
+from ncu_tools.model.expected_time.learning import (
+    MeasuredTimes,
+    bounds,
+    by_kind_and_type,
+    expected_us,
+    learnt_from_few,
+    spread_of,
+    unseen,
+)
 from ncu_tools.model.expected_time.learnt_times import FAMILIES, KIN, Learnt, shipped
 from ncu_tools.model.expected_time.operator_rows import operator_rows
+from ncu_tools.model.expected_time.physics import Floats
+
+PICTURE = Path(__file__).resolve().parents[1] / "docs" / "expected-measured.svg"
+PANELS = {
+    "gemm": "products", "attention_context": "attention, context", "attention_generation": "attention, generation",
+    "model": "whole models",
+}  # fmt: skip
 
 LONG_US = 20.0
 SIZES = ((0, 5), (5, 20), (20, 50), (50, 200), (200, 1000), (1000, np.inf))
@@ -75,18 +99,114 @@ def judged(one: MeasuredTimes, expected: NDArray[np.floating], spread: object) -
     return Judged(one.machine, one.dtype, expected, one.measured.time_us, *bounds(expected, spread))  # type: ignore[arg-type]
 
 
-def known(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> list[Judged]:
-    """Classes left out in folds, GPU known. The interval is that of the other half of the folds' errors."""
-    found = []
+Unseen = list[tuple[MeasuredTimes, Floats]]
+"""Times, and what a fit to other classes expected of them."""
+
+
+def unseen_times(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> Unseen:
+    """The times of every machine and type with what is expected of them, their classes left out in ten folds."""
+    found: Unseen = []
     for (kind, dtype), times in by_kind_and_type(everything).items():
         numbers = [learnt.basis(kind, find_machine(one.machine), *type_and_rest(dtype)).logs for one in times]
-        for one, expected in zip(times, unseen(times, numbers, seed=1), strict=True):
-            half = np.random.default_rng(2).permutation(np.unique(one.groups))
-            first = np.isin(one.groups, half[: len(half) // 2])
-            for mine, others in ((first, ~first), (~first, first)):
-                spread = spread_of(expected[others], one.measured.time_us[others])
-                found.append(judged(one.where(mine), expected[mine], spread))
+        found += zip(times, unseen(times, numbers, seed=1), strict=True)
     return found
+
+
+def known(found: Unseen) -> list[Judged]:
+    """Unseen times in an interval: that of the errors of the other half of their classes."""
+    rows = []
+    for one, expected in found:
+        half = np.random.default_rng(2).permutation(np.unique(one.groups))
+        first = np.isin(one.groups, half[: len(half) // 2])
+        for mine, others in ((first, ~first), (~first, first)):
+            spread = spread_of(expected[others], one.measured.time_us[others])
+            rows.append(judged(one.where(mine), expected[mine], spread))
+    return rows
+
+
+def order_of_machines(name: str, found: Unseen) -> str:
+    """In how many pairs of GPUs, of those that differ by 20 %, the order by expected time is that by measured time."""
+    same: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    for one, expected in found:
+        columns = (
+            [column.tolist() for column in one.measured.work.values()] if name != "model" else [one.groups.tolist()]
+        )
+        for at, key in enumerate(zip(*columns, strict=True)):
+            same.setdefault((one.dtype, *key), []).append((float(one.measured.time_us[at]), float(expected[at])))
+    pairs = [
+        (a, b) for times in same.values() for a, b in combinations(times, 2) if max(a[0], b[0]) > 1.2 * min(a[0], b[0])
+    ]
+    right = [(a[0] < b[0]) == (a[1] < b[1]) for a, b in pairs]
+    return (
+        f"\n{name}: the order of GPUs is right in {100 * np.mean(right):.1f} % of {len(right):,} pairs" if right else ""
+    )
+
+
+def judge(name: str, pictures: dict[str, Pair]) -> Iterator[str]:
+    """The tables of a kind of operators."""
+    learnt, everything = shipped(), READERS[name]()
+    found = unseen_times(learnt, everything)
+    pictures[PANELS.get(name, name)] = (
+        np.concatenate([one.measured.time_us for one, _ in found]), np.concatenate([expected for _, expected in found]),
+    )  # fmt: skip
+    yield from tables(f"{name}: GPU known, classes left out", known(found))
+    yield order_of_machines(name, found)
+    for basis, title in TITLES.items():
+        rows = [
+            judged(one, expected[basis], learnt.unknown.get((name, basis, one.dtype), ()))
+            for one in everything
+            if basis in (expected := left_out(learnt, one))
+        ]
+        if rows:
+            yield from tables(f"{name}: {title}", rows)
+
+
+LEARNT_FROM, DRAWS = 20, 3
+
+
+def after_learning() -> Iterator[str]:
+    """BF16 products of a GPU whose family is left out, before and after `estimate --learn` of twenty of all sizes.
+
+    Of three draws the one with the greatest 90th percentile.
+    """
+    yield (
+        f"\n**Products: family left out, {LEARNT_FROM} BF16 times learnt, worst of {DRAWS} draws**\n\n"
+        "| | times | median | p90 | median before | p90 before |\n|---|---:|---:|---:|---:|---:|"
+    )
+    learnt, kind = shipped(), KINDS["gemm"]
+    for one in gemm_times():
+        if one.dtype != "bf16":
+            continue
+        machine = find_machine(one.machine)
+        family = family_of(machine)
+        rest = learnt.without(
+            entry.machine for entry in learnt.entries if family_of(find_machine(entry.machine)) == family
+        )
+        basis = rest.basis("gemm", machine, "bf16")
+        before = np.abs(expected_us(kind, basis.logs, basis.corrections, one.measured) / one.measured.time_us - 1)
+        draws = []
+        for seed in range(DRAWS):
+            chosen = np.zeros(len(before), bool)
+            chosen[np.random.default_rng(seed).permutation(len(before))[:LEARNT_FROM]] = True
+            entry = learnt_from_few("gemm", machine, "bf16", one.where(chosen).measured, rest)[0]
+            after = np.abs(expected_us(kind, entry.logs, entry.corrections, one.measured) / one.measured.time_us - 1)
+            draws.append(np.percentile(after[~chosen], [50, 90]))
+        worst = max(draws, key=lambda errors: float(errors[1]))
+        numbers = " | ".join(f"{100 * error:.1f}" for error in (*worst, *np.percentile(before, [50, 90])))
+        yield f"| {one.machine} | {len(before) - LEARNT_FROM:,} | {numbers} |"
+
+
+def of_traces() -> Iterator[str]:
+    """Operators of PyTorch traces on H100 by their names and shapes; products and attention were in no fit."""
+    rows, measured = traced_operators()
+    times = expected_times(rows, find_machine(MACHINE), shipped())
+    yield HEAD.format("Operators of PyTorch traces by name and shapes, H100")
+    for kind in dict.fromkeys(rows.kinds[times.failed == None].tolist()):  # noqa: E711  of each row
+        here = (rows.kinds == kind) & (times.failed == None)  # noqa: E711  of each row
+        columns = (times.expected_us[here], measured[here], times.low_us[here], times.high_us[here])
+        yield line(kind, [Judged(MACHINE, "", *columns)])
+        yield line(f"{kind}, over {LONG_US:g} us", [Judged(MACHINE, "", *columns)], LONG_US)
+    yield f"\n{(times.failed != None).sum()} of {len(measured)} rows have no times"  # noqa: E711  of each row
 
 
 def by_framework() -> Iterator[str]:
@@ -108,20 +228,19 @@ def by_framework() -> Iterator[str]:
         yield line(name, [Judged("h100-sxm", "", *columns)])
 
 
+OTHERS: dict[str, Callable[[], Iterable[str]]] = {
+    "carried": lambda: carried(gemm_times()), "learn": after_learning, "traces": of_traces, "frameworks": by_framework,
+}  # fmt: skip
+
+
 def main() -> None:
-    """Print the tables of every kind of operators, or of those named."""
-    learnt = shipped()
-    for name in sys.argv[1:] or READERS:
-        everything = READERS[name]()
-        print("\n".join(filter(None, tables(f"{name}: GPU known, classes left out", known(learnt, everything)))))
-        for basis, title in TITLES.items():
-            found = [
-                judged(one, expected[basis], learnt.unknown.get((name, basis, one.dtype), ()))
-                for one in everything
-                if basis in (expected := left_out(learnt, one))
-            ]
-            print("\n".join(filter(None, tables(f"{name}: {title}", found))), flush=True)
-    print("\n".join(by_framework()))
+    """Print the tables named, or all, and draw the picture where every kind of operators was judged."""
+    pictures: dict[str, Pair] = {}
+    for name in sys.argv[1:] or (*PANELS, *OTHERS):
+        for text in filter(None, judge(name, pictures) if name in PANELS else OTHERS[name]()):
+            print(text, flush=True)
+    if len(pictures) == len(PANELS):
+        write_bytes_atomically(PICTURE, draw(pictures))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from ncu_launch.files.atomic_files import write_bytes_atomically
 
 from benchmarks.measured_fp32 import fp32_products
 from benchmarks.measured_models import model_times
+from benchmarks.measured_operators import movement_times
 from benchmarks.measured_times import FILES, attention_times, gemm_times
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.model.expected_time.hardware import family_of
@@ -44,18 +45,24 @@ from ncu_tools.model.expected_time.learnt_times import (
 )
 from ncu_tools.model.expected_time.physics import Floats
 
-SOURCE = (
+AICONFIGURATOR = (
     "derived from the measured operator times of ai-dynamo/aiconfigurator (NVIDIA, Apache-2.0), systems/data of "
     "November 2026: https://github.com/ai-dynamo/aiconfigurator"
 )
+SOURCES = {
+    "movement": "derived from PyTorch traces of AMD-AGI/TraceLens (MIT), tests/traces/h100: "
+    "https://github.com/AMD-AGI/TraceLens",
+    "model": "derived from huggingface/pytorch-image-models (Apache-2.0), results, and from READMEs of "
+    "NVIDIA/DeepLearningExamples: https://github.com/huggingface/pytorch-image-models",
+}
+"""Where the times of a kind of operators come from, if not from `AICONFIGURATOR`."""
 COMMENT = """Expected times of operators: numbers of the physics (ncu_tools/model/expected_time), corrections in per
 cent at the corners of the grid (knots are binary logarithms), and the spread of measured times: from how many us on,
 and how many per cent below and above 80 % of them lie. Written by benchmarks/fit_expected.py: do not edit.
-Derived from data Copyright (c) NVIDIA CORPORATION & AFFILIATES, licensed under the Apache License 2.0, as changed by
-fits; see NOTICE in this folder."""
+Whose data these are derived from, and under which licence, is in NOTICE in this folder."""
 READERS: dict[str, Callable[[], list[MeasuredTimes]]] = {
     "gemm": gemm_times, **{kind: partial(attention_times, kind) for kind in FILES},
-    "model": model_times,
+    "movement": movement_times, "model": model_times,
 }  # fmt: skip
 FP32 = "gemm_fp32"
 OF_FP32 = "FP32 products, learnt from the few of KernelBench (ScalingIntelligence, MIT License). Written by\n"
@@ -79,8 +86,9 @@ def fitted_kind(name: str) -> Learnt:
         print(
             f"{name} {dtype}: {len(error)} times, {half:.1f} {most:.1f} %, {time.monotonic() - begun:.0f} s", flush=True
         )
-    learnt = Learnt(tuple(found), source=SOURCE)
-    return Learnt(learnt.entries, spreads_of_unknown(learnt, everything), SOURCE)
+    source = SOURCES.get(name, AICONFIGURATOR)
+    learnt = Learnt(tuple(found), source=source)
+    return Learnt(learnt.entries, spreads_of_unknown(learnt, everything), source)
 
 
 def spreads_of_unknown(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> dict[tuple[str, str, str], Spread]:
@@ -108,7 +116,7 @@ def left_out(learnt: Learnt, one: MeasuredTimes) -> dict[str, Floats]:
             use = rest.basis(one.kind, machine, *type_and_rest(one.dtype))
             if use.kind == basis:
                 found[basis] = expected_us(kind, use.logs, use.corrections, one.measured)
-    if not one.dtype.startswith("bf16") and one.kind != "model":
+    if not one.dtype.startswith("bf16") and one.kind not in SOURCES:
         use = learnt.basis(one.kind, machine, "bf16")
         found[PHYSICS] = expected_us(kind, use.logs, None, one.measured)
     return found
@@ -127,7 +135,7 @@ def main() -> None:
             write_bytes_atomically(SHIPPED / f"{FP32}.toml", written(fp32_products(shipped()), OF_FP32).encode())
             continue
         text = written(fitted_kind(name), COMMENT).encode()
-        if name in FILES:
+        if KINDS[name].grids:
             write_bytes_atomically(SHIPPED / f"{name}.toml.gz", gzip.compress(text, mtime=0))
         else:
             write_bytes_atomically(SHIPPED / f"{name}.toml", text)

@@ -42,7 +42,8 @@ class Rate(NamedTuple):
     """The peak of one unit (FLOP/s or OP/s) or the bandwidth of one memory level (B/s), with its source.
 
     `mma_sync` is the rate of the instruction mma.sync if the peak needs wgmma (Hopper). `clock_hz` is the SM clock of
-    the peak if it is not the machine's `boost_clock_hz`.
+    the peak if it is not the machine's `boost_clock_hz`. `sustained` is what the power limit of the board leaves of the
+    peak in long kernels, if that was measured; `note` says by whom.
     """
 
     unit: str
@@ -52,6 +53,7 @@ class Rate(NamedTuple):
     note: str = ""
     mma_sync: float | None = None
     clock_hz: float | None = None
+    sustained: float | None = None
 
     @property
     def instructions(self) -> tuple[str, str]:
@@ -224,7 +226,7 @@ def parse_machine(machine_id: str, text: str) -> Machine:
 
 def _rate(entry: dict[str, Any], data: dict[str, Any]) -> Rate:
     """A peak, bandwidth or link of a machine file, with its own source or else the file's."""
-    more = {key: entry[key] for key in ("sparse", "note", "mma_sync", "clock_hz") if key in entry}
+    more = {key: entry[key] for key in ("sparse", "note", "mma_sync", "clock_hz", "sustained") if key in entry}
     unit = entry.get("unit") or entry.get("level") or entry["to"]
     return Rate(unit, entry["value"], entry.get("source", data["source"]), **more)
 
@@ -244,7 +246,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 _TYPES_OF_RATES: dict[str, type | tuple[type, ...]] = {
     "unit": str, "level": str, "to": str, "value": _NUMBER, "sparse": _NUMBER, "mma_sync": _NUMBER, "clock_hz": _NUMBER,
-    "source": str, "note": str,
+    "sustained": _NUMBER, "source": str, "note": str,
 }  # fmt: skip
 
 
@@ -331,6 +333,8 @@ def _rate_problems(entries: list[dict[str, Any]], key: str, allowed: Iterable[st
             found.append(f"the sparse rate of {unit} is not about twice the dense one")
         elif entry.get("mma_sync") is not None and not 0.5 < entry["mma_sync"] / value < 1:
             found.append(f"the rate of mma.sync of {unit} is not between half and all of the dense one")
+        elif entry.get("sustained") is not None and not 0 < entry["sustained"] / value <= 1:
+            found.append(f"the sustained rate of {unit} is not below the dense one")
     return found
 
 

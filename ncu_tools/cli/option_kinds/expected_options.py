@@ -48,5 +48,8 @@ _OPTIONS = (
     click.option(
         "--learn", "learn", is_flag=True, help="Learn from the matrix products of RUNs, and write -o FILE.toml."
     ),
-    click.option("-o", "--output", "output", type=FILE, help="What --learn writes, whole or not at all."),
+    click.option(
+        "-o", "--output", "output", type=FILE,
+        help="The file of --learn; or a picture of a RUN on machines: rooflines, arrows from measured to expected.",
+    ),
 )  # fmt: skip

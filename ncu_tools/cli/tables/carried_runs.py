@@ -12,7 +12,9 @@ from ncu_launch.files.atomic_files import write_bytes_atomically
 
 from ncu_tools.ceilings.machine_files import Machine, find_machine, machine_of_device
 from ncu_tools.cli.option_kinds.expected_options import ExpectedOptions
+from ncu_tools.cli.tables.carried_picture import scene_of_carried
 from ncu_tools.cli.tables.expected_operators import learnt_times
+from ncu_tools.cli.tables.roofline_pictures import TEXT, Style, write_picture
 from ncu_tools.model.expected.carried_run import (
     NO_WORK,
     CarriedKernel,
@@ -24,12 +26,13 @@ from ncu_tools.model.expected.learning_from_runs import learnt_from_products, pr
 from ncu_tools.model.expected_time.learnt_times import written
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.pictures import format_of
 from ncu_tools.report.table import Table
 from ncu_tools.runs import loading
 from ncu_tools.runs.run import Run
 
 COLUMNS = columns(
-    "kernel operator~1 launches~2 time_ns machine~0 expected_ns low_ns~3 high_ns~3 carried_speedup roof_ratio~1 bound "
+    "kernel operator~1 launches~2 time_ns machine~0 expected_ns low_ns~0 high_ns~0 carried_speedup roof_ratio~1 bound "
     "basis~4 failed"
 )
 LEARNT = columns("machine dtype learnt_points error_before error_after")
@@ -47,10 +50,18 @@ def carried_table(
         raise WrongUsage(f"{len(runs)} runs cannot be carried at once.", advice="Give one run, or add --learn.")
     if not machines:
         raise WrongUsage("A run is carried to a machine.", advice="Add --machine, as --machine b200.")
+    format_of(options.output, TEXT)
     run = loading.load(runs[0])
-    rows = carried_run(run.table, machine_of(run, options), machines, learnt_times(options))
+    measured_on = machine_of(run, options)
+    rows = carried_run(run.table, measured_on, machines, learnt_times(options))
     cells = [{**asdict(row), "carried_speedup": row.speedup} for row in rows]
-    return Table("estimate", COLUMNS, cells, [*notes, *_notes(rows), *run.notes])
+    drawn = []
+    if options.output is not None:
+        scene = scene_of_carried(rows, measured_on, machines)
+        drawn = write_picture(
+            scene, Style(options.output, f"{Path(run.name).name}, measured and expected", "light", "screen")
+        )
+    return Table("estimate", COLUMNS, cells, [*drawn, *notes, *_notes(rows), *run.notes])
 
 
 def machine_of(run: Run, options: ExpectedOptions) -> Machine:

@@ -45,7 +45,7 @@ class CarriedKernel:
     """All launches of one kernel with the same operator and shapes; times in ns, None if unknown.
 
     `roof_ratio` is how much shorter the roofs alone would make it. `bound` is its bound there, `basis` how it was
-    carried, and `failed` why it was not.
+    carried, and `failed` why it was not. `flops` and `moved` (bytes) are of one launch, `unit` does most of the FLOPs.
     """
 
     kernel: str
@@ -61,6 +61,9 @@ class CarriedKernel:
     bound: str | None = None
     basis: str | None = None
     failed: str | None = None
+    flops: float | None = None
+    moved: float | None = None
+    unit: str | None = None
 
     @property
     def speedup(self) -> float | None:
@@ -108,7 +111,10 @@ def carried_run(
         same = family_of(machine) == family_of(measured_on)
         place = 0
         for group in groups:
-            row = CarriedKernel(group.kernel, group.operator, group.shapes, group.launches, group.time_ns, machine.id)
+            row = CarriedKernel(
+                group.kernel, group.operator, group.shapes, group.launches, group.time_ns, machine.id,
+                flops=group.flops, moved=group.moved, unit=group.unit,
+            )  # fmt: skip
             _by_roofs(row, group, measured_on, machine)
             if group.product is not None:
                 _as_product(row, group, place, here, there, WITHIN if same else ACROSS)
@@ -139,11 +145,11 @@ def products_measured(launches: pa.Table) -> list[MeasuredProduct]:
 
 
 def _products(groups: Sequence[_Group]) -> dict[str, list[Any]]:
-    """Products of groups as rows of operators: a batch of products counts as one with as many rows."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("op", "dtype", "m", "n", "k")}
+    """Products of groups as rows of operators."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("op", "dtype", "m", "n", "k", "number")}
     for group in groups:
         if (product := group.product) is not None:
-            values = ("gemm", group.dtype or "", product.m * product.number, product.n, product.k)
+            values = ("gemm", group.dtype or "", product.m, product.n, product.k, product.number)
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
     return columns

@@ -53,9 +53,13 @@ GENERATION_NUMBERS = {
 
 
 def attention_work(sizes: dict[str, Floats], stored: Stored, cached: Stored) -> Work:
-    """The columns of attention in one type, with keys and values in another. `keys` are all that a query could see."""
-    names = ("batch", "heads", "kv_heads", "head_dim", "query", "context", "window")
-    columns = {name: np.asarray(sizes[name], np.float32) for name in names}
+    """The columns of attention in one type, with keys and values in another. `keys` are all that a query could see.
+
+    Without `causal` (1 or 0) among the sizes, every row is causal.
+    """
+    names = ("batch", "heads", "kv_heads", "head_dim", "query", "context", "window", "causal")
+    all_causal = {"causal": np.ones_like(sizes["query"])}
+    columns = {name: np.asarray((all_causal | sizes)[name], np.float32) for name in names}
     keys = columns["query"] + columns["context"]
     window = np.where(columns["window"] > 0, columns["window"], np.inf)
     widths = {"element": min(stored.a, 2.0), "cached": min(cached.a, 2.0), "out": stored.out}
@@ -64,11 +68,12 @@ def attention_work(sizes: dict[str, Floats], stored: Stored, cached: Stored) -> 
 
 
 def seen_pairs(work: Work) -> Floats:
-    """Pairs of query and key that a causal mask and the window leave, of one sequence and head."""
+    """Pairs of query and key of one sequence and head: those that a causal mask and the window leave, or all."""
     query, context, window = work["query"], work["context"], work["window"]
     full = np.clip(context + query - window, 0, query)
     first, rest = context + 1, query - full
-    return np.asarray(full * window + rest * (first + (rest - 1) / 2))
+    causal = full * window + rest * (first + (rest - 1) / 2)
+    return np.asarray(np.where(work["causal"] > 0, causal, query * work["keys"]))
 
 
 def seen_keys(work: Work) -> Floats:
@@ -97,7 +102,7 @@ def _context(
     query, width = work["query"], work["head_dim"]
     rate = hardware.flops / hardware.sms
     blocks = np.ceil(query / rows) * work["batch"] * work["heads"]
-    seen = seen_pairs(work) / query + masked * np.minimum(rows, KEYS)
+    seen = seen_pairs(work) / query + masked * np.minimum(rows, KEYS) * work["causal"]
     steps = np.ceil(np.minimum(seen, work["keys"]) / KEYS)
     products = 4 * rows * KEYS * width / (rate * peak)
     exponentials = rows * KEYS * softmax / rate
@@ -169,6 +174,7 @@ def context_coordinates(work: Work) -> dict[str, Floats]:
     return {
         "query": np.log2(work["query"]), "heads": np.log2(work["batch"] * work["heads"]),
         "head_dim": np.log2(work["head_dim"]), "beyond_window": np.log2(work["keys"] / work["window"]),
+        "group": np.log2(work["heads"] / work["kv_heads"]),
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What physics gets wrong in a region of sizes, on a grid: corrections at its corners, and linear between them.
+"""What physics gets wrong in a region of sizes, on grids: corrections at their corners, linear between, and added up.
 
 A correction is the logarithm of measured / computed time. Ridge regression finds the corners: with few measured times
 in a region it stays near 0, and physics alone decides.
@@ -18,19 +18,31 @@ MOST = 1.0
 """Corrections that are learnt from are at most a factor e: what is further off is another program."""
 
 Axes = Mapping[str, Sequence[float]]
-"""Name of a coordinate -> its knots."""
+"""Name of a coordinate -> its knots: one grid."""
+Grids = Sequence[Axes]
+"""Grids whose corrections are added: one in a few sizes coarsely, another in others."""
 
 
-def size_of(axes: Axes) -> int:
-    """The number of corners of a grid."""
-    return int(np.prod([len(knots) for knots in axes.values()]))
+def size_of(grids: Grids) -> int:
+    """The number of corners of grids."""
+    return sum(int(np.prod([len(knots) for knots in axes.values()])) for axes in grids)
 
 
-def corners(axes: Axes, coordinates: dict[str, Floats]) -> tuple[NDArray[np.intp], Floats]:
-    """The corners around each point, and their weights, both [points, 2 ** axes]; points outside are moved to the edge.
+def corners(grids: Grids, coordinates: dict[str, Floats]) -> tuple[NDArray[np.intp], Floats]:
+    """The corners of each grid around each point, and their weights, both [points, sum of 2 ** axes].
 
-    Weights of a point add up to 1 (multilinear interpolation).
+    Points outside are moved to the edge. Weights of a point add up to 1 in each grid (multilinear interpolation).
     """
+    found, weights, begin = [], [], 0
+    for axes in grids:
+        index, weight = _corners_of_one(axes, coordinates)
+        found.append(index + begin)
+        weights.append(weight)
+        begin += size_of([axes])
+    return np.concatenate(found, 1), np.concatenate(weights, 1)
+
+
+def _corners_of_one(axes: Axes, coordinates: dict[str, Floats]) -> tuple[NDArray[np.intp], Floats]:
     places, shares = [], []
     for name, knots in axes.items():
         edges = np.asarray(knots, np.float64)
@@ -50,22 +62,23 @@ def corners(axes: Axes, coordinates: dict[str, Floats]) -> tuple[NDArray[np.intp
     return np.stack(found, 1), np.stack(weights, 1)
 
 
-def corrections_at(axes: Axes, coordinates: dict[str, Floats], table: Floats) -> Floats:
+def corrections_at(grids: Grids, coordinates: dict[str, Floats], table: Floats) -> Floats:
     """The correction of each point from those at the corners."""
-    index, weights = corners(axes, coordinates)
+    index, weights = corners(grids, coordinates)
     return np.asarray((table[index] * weights).sum(1))
 
 
-def learnt(axes: Axes, coordinates: dict[str, Floats], off: Floats, ridge: float) -> Floats:
+def learnt(grids: Grids, coordinates: dict[str, Floats], off: Floats, ridge: float) -> Floats:
     """The corrections at the corners that explain `off`, the logarithms of measured / computed times."""
-    index, weights = corners(axes, coordinates)
-    matrix = np.zeros((len(off), size_of(axes)))
-    np.put_along_axis(matrix, index, weights, 1)
-    target = np.clip(off, -MOST, MOST)
-    found = np.zeros(matrix.shape[1])
-    each = np.ones(len(off))
+    index, weights = corners(grids, coordinates)
+    matrix = np.zeros((len(off), size_of(grids)), np.float32)
+    np.put_along_axis(matrix, index, weights.astype(np.float32), 1)
+    target = np.clip(off, -MOST, MOST).astype(np.float32)
+    found: Floats = np.zeros(matrix.shape[1])
+    each = np.ones(len(off), np.float32)
     for _ in range(3):
         heavy = matrix * each[:, None]
-        found = np.linalg.solve(heavy.T @ matrix + ridge * np.eye(len(found)), heavy.T @ target)
-        each = robust(target - matrix @ found)
+        squares, sums = (heavy.T @ matrix).astype(np.float64), (heavy.T @ target).astype(np.float64)
+        found = np.linalg.solve(squares + ridge * np.eye(len(found)), sums)
+        each = robust(target - matrix @ found.astype(np.float32)).astype(np.float32)
     return found

@@ -18,7 +18,8 @@ from ncu_tools.model.expected_time.hardware import hardware_of, types, unit_of
 from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.learning import bounds
 from ncu_tools.model.expected_time.learnt_times import MEASURED, Learnt
-from ncu_tools.model.expected_time.operator_rows import GEMM, GENERATION, OperatorRows
+from ncu_tools.model.expected_time.movement_time import movement_work
+from ncu_tools.model.expected_time.operator_rows import GEMM, GENERATION, MOVEMENT, OperatorRows
 from ncu_tools.model.expected_time.physics import Floats, Work
 
 BOUNDS = {
@@ -68,6 +69,7 @@ def expected_times(rows: OperatorRows, machine: Machine, learnt: Learnt) -> Expe
 
 LARGEST_GROUP = 8
 LARGE = ", large groups"
+REARRANGED = ", rearranged"
 LARGE_GROUPS = "more than 8 query heads a KV head often run in slow fallbacks, so the interval is wide"
 
 
@@ -75,8 +77,13 @@ def learnt_alone(kind: str, dtype: str, cached: str, work: Work) -> Iterator[tup
     """What else tells operators of one type apart that are learnt alone, and which rows those are.
 
     Caches in another type are; and generation whose KV heads serve many query heads, which often runs in a fallback
-    whose time grows with the batch and hardly with the keys.
+    whose time grows with the batch and hardly with the keys; and operators that read or write in another order.
     """
+    if kind == MOVEMENT:
+        for name, part in (("", work["rearranges"] == 0), (REARRANGED, work["rearranges"] > 0)):
+            if part.any():
+                yield name, part
+        return
     like, of_cache = types()[dtype].like, types()[cached].like
     also = "" if kind == GEMM or of_cache == like else f", cache {of_cache}"
     large = work["heads"] > LARGEST_GROUP * work["kv_heads"] if kind == GENERATION else None
@@ -105,7 +112,10 @@ def _rounded(column: Floats) -> list[float | None]:
 def work_of(kind: str, dtype: str, cached: str, sizes: dict[str, Floats]) -> Work:
     """The columns that the physics of a kind takes."""
     if kind == GEMM:
-        return gemm_work(sizes["m"], sizes["n"], sizes["k"], types()[dtype])
+        m, n, k, number, distinct = (sizes[name] for name in ("m", "n", "k", "number", "distinct"))
+        return gemm_work(m, n, k, types()[dtype], number, distinct)
+    if kind == MOVEMENT:
+        return movement_work(sizes["moved"], sizes["rearranges"])
     return attention_work(sizes, types()[dtype], types()[cached])
 
 
@@ -114,17 +124,17 @@ def _fill(
     learnt: Learnt,
 ) -> None:  # fmt: skip
     """Put the times of operators of one kind and type into the rows `chosen`."""
-    hardware = hardware_of(machine, dtype)
+    hardware = hardware_of(machine, dtype if name != MOVEMENT else "fp32")
     if isinstance(hardware, str):
         into.failed[chosen] = hardware
         return
     kind = KINDS[name]
-    basis = learnt.basis(name, machine, dtype, also)
+    basis = learnt.basis(name, machine, dtype if name != MOVEMENT else "bf16", also)
     expected, choice = kind.physics.best(hardware, work, basis.logs)
     numbers = [float(value) for value in np.exp(basis.logs)]
     parts = kind.physics.parts(hardware, work, numbers, list(kind.physics.choices[choice].T))[1]
     if basis.corrections is not None:
-        expected = expected * np.exp(corrections_at(kind.axes, kind.coordinates(work), basis.corrections))
+        expected = expected * np.exp(corrections_at(kind.grids, kind.coordinates(work), basis.corrections))
     at_best = kind.at_best(hardware, work).astype(np.float64)
     if basis.kind != MEASURED:
         expected = np.maximum(expected, at_best)

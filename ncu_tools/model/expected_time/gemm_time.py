@@ -55,18 +55,26 @@ NUMBERS = {
 }
 
 
-def gemm_work(m: Floats, n: Floats, k: Floats, stored: Stored) -> Work:
-    """The columns of products of one data type."""
-    columns = {"m": m, "n": n, "k": k}
+def gemm_work(
+    m: Floats, n: Floats, k: Floats, stored: Stored, number: Floats | float = 1.0, distinct: Floats | float = 1.0
+) -> Work:
+    """The columns of products of one data type.
+
+    `number` products are computed at once: a batch, or the groups of a convolution. `distinct` is the share of the
+    elements of A that differ: a convolution reads its image once, and a product of m x k once for each tap.
+    """
+    columns = {"m": m, "n": n, "k": k, "number": number, "distinct": distinct}
     widths = {"a": stored.a, "b": stored.b, "out": stored.out, "quantises": float(stored.quantises)}
-    sizes = {name: np.asarray(column, np.float32) for name, column in columns.items()}
+    size = np.shape(m)
+    sizes = {name: np.broadcast_to(np.asarray(column, np.float32), size) for name, column in columns.items()}
     return sizes | {name: np.full(len(sizes["m"]), width, np.float32) for name, width in widths.items()}
 
 
 def least_bytes(work: Work) -> Floats:
     """Bytes of both operands and of the result, once."""
     m, n, k = work["m"], work["n"], work["k"]
-    return np.asarray(m * k * work["a"] + k * n * work["b"] + m * n * work["out"])
+    each = m * k * work["a"] * work["distinct"] + k * n * work["b"] + m * n * work["out"]
+    return np.asarray(each * work["number"])
 
 
 def _parts(
@@ -75,9 +83,9 @@ def _parts(
     (peak, dram, launch, load, step, quantise, overlap, split_us, split_sum, output, l2_gain, whole_waves, fill,
      small_tiles, l2_share) = numbers  # fmt: skip
     rows, columns, splits = choice
-    m, n, k = work["m"], work["n"], work["k"]
+    m, n, k, number = work["m"], work["n"], work["k"], work["number"]
     steps = np.ceil(k / (splits * DEPTH))
-    tiles = np.ceil(m / rows) * np.ceil(n / columns) * splits / hardware.sms
+    tiles = np.ceil(m / rows) * np.ceil(n / columns) * (number * splits) / hardware.sms
     waves = np.maximum(tiles, 1)
     waves = waves + whole_waves * (np.ceil(waves) - waves)
     area = rows * columns
@@ -91,14 +99,15 @@ def _parts(
     in_sms = (in_sms**4 + waiting**4) ** 0.25 * steps + fill * rounds
 
     bandwidth = hardware.dram * dram
-    operands, results = m * k * work["a"] + n * k * work["b"], m * n * work["out"]
+    read, results = m * k * work["distinct"] * number, m * n * number
+    operands, results = read * work["a"] + n * k * number * work["b"], results * work["out"]
     moving = (operands + results * output) / bandwidth
     if hardware.l2:
         moving = moving / (1 + l2_gain / (1 + ((operands + results) / (l2_share * hardware.l2)) ** 4))
     more, less = np.maximum(in_sms, moving), np.minimum(in_sms, moving)
     both = more * (1 + (less / more) ** overlap) ** (1 / overlap)
-    summing = np.where(splits > 1, split_us + split_sum * 8 / SPLIT_SPEED / bandwidth * m * n * splits, 0)
-    quantising = work["quantises"] * quantise * 3 / bandwidth * m * k
+    summing = np.where(splits > 1, split_us + split_sum * 8 / SPLIT_SPEED / bandwidth * m * n * number * splits, 0)
+    quantising = work["quantises"] * quantise * 3 / bandwidth * read
     parts = {
         "computing": waves * computing * steps, "loading": waves * loading * steps, "waiting": waiting * steps,
         "moving": moving, "launching": launch + summing + fill * rounds, "quantising": quantising,

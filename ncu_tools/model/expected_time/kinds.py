@@ -14,10 +14,11 @@ from ncu_tools.model.expected_time.attention_time import (
     generation_coordinates,
     least_work,
 )
-from ncu_tools.model.expected_time.corrections import Axes
+from ncu_tools.model.expected_time.corrections import Axes, Grids
 from ncu_tools.model.expected_time.gemm_time import GEMM, least_bytes
 from ncu_tools.model.expected_time.hardware import Hardware
 from ncu_tools.model.expected_time.model_time import MODEL
+from ncu_tools.model.expected_time.movement_time import MOVEMENT
 from ncu_tools.model.expected_time.physics import Floats, Physics, Work
 
 
@@ -25,7 +26,7 @@ class OperatorKind(NamedTuple):
     """A kind of operators. `coordinates` and `least` (FLOPs, bytes) take the columns of operators."""
 
     physics: Physics
-    axes: Axes
+    grids: Grids
     coordinates: Callable[[Work], dict[str, Floats]]
     least: Callable[[Work], tuple[Floats, Floats]]
 
@@ -36,26 +37,29 @@ class OperatorKind(NamedTuple):
 
 
 def _log_sizes(work: Work) -> dict[str, Floats]:
-    return {name: np.log2(work[name]) for name in ("m", "n", "k")}
+    return {"m": np.log2(work["m"] * work["number"]), "n": np.log2(work["n"]), "k": np.log2(work["k"])}
 
 
 def _of_gemm(work: Work) -> tuple[Floats, Floats]:
-    return 2.0 * work["m"] * work["n"] * work["k"], least_bytes(work)
+    return 2.0 * work["m"] * work["n"] * work["k"] * work["number"], least_bytes(work)
 
 
 _ROWS = tuple(15 / 7 * place for place in range(8))
 _SIDE = tuple(5 + 2.2 * place for place in range(6))
 _WIDTHS, _BEYOND = (6.0, 7.0, 7.585, 8.0), (0.0, 0.5, 4.0)
-_CONTEXT_AXES: Axes = {
-    "query": (0, 4, 6, 8, 10, 12, 14), "heads": (0, 4, 7, 10, 14), "head_dim": _WIDTHS, "beyond_window": _BEYOND,
-}  # fmt: skip
+_CONTEXT_GRIDS: tuple[Axes, ...] = (
+    {"query": (0, 4, 6, 8, 10, 12, 14), "heads": (0, 4, 7, 10, 14), "head_dim": _WIDTHS, "beyond_window": _BEYOND},
+    {"group": (0, 1.5, 3, 5), "head_dim": _WIDTHS, "query": (4, 8, 11, 14)},
+    {"query": tuple(range(15)), "heads": tuple(range(0, 15, 2))},
+)
 _GENERATION_AXES: Axes = {
     "keys": (1, 6, 10, 13, 17), "batch": (0, 5, 8, 11), "kv_heads": (0, 2, 4), "group": (0, 1.5, 3, 5, 7),
     "head_dim": (6.0, 7.0, 8.0),
 }  # fmt: skip
 KINDS = {
-    "gemm": OperatorKind(GEMM, {"m": _ROWS, "n": _SIDE, "k": _SIDE}, _log_sizes, _of_gemm),
-    "attention_context": OperatorKind(CONTEXT, _CONTEXT_AXES, context_coordinates, least_work),
-    "attention_generation": OperatorKind(GENERATION, _GENERATION_AXES, generation_coordinates, least_work),
-    "model": OperatorKind(MODEL, {}, lambda work: {}, lambda work: (work["products"] * 0, work["products"] * 0)),
+    "gemm": OperatorKind(GEMM, ({"m": _ROWS, "n": _SIDE, "k": _SIDE},), _log_sizes, _of_gemm),
+    "attention_context": OperatorKind(CONTEXT, _CONTEXT_GRIDS, context_coordinates, least_work),
+    "attention_generation": OperatorKind(GENERATION, (_GENERATION_AXES,), generation_coordinates, least_work),
+    "movement": OperatorKind(MOVEMENT, (), lambda work: {}, lambda work: (work["moved"] * 0, work["moved"])),
+    "model": OperatorKind(MODEL, (), lambda work: {}, lambda work: (work["products"] * 0, work["products"] * 0)),
 }

@@ -6,7 +6,7 @@ what a fit has seen are too small.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +66,7 @@ def expected_us(kind: OperatorKind, logs: Floats, corrections: Floats | None, of
     found = kind.physics.best(of.hardware, of.work, logs)[0]
     if corrections is None:
         return found
-    return found * np.exp(corrections_at(kind.axes, kind.coordinates(of.work), corrections))
+    return found * np.exp(corrections_at(kind.grids, kind.coordinates(of.work), corrections))
 
 
 def fit_numbers(all_times: Sequence[MeasuredTimes], starts: int = 4) -> list[Floats]:
@@ -83,7 +83,7 @@ def refit_numbers(all_times: Sequence[MeasuredTimes], near: Sequence[Floats]) ->
 def fit_corrections(all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats]) -> list[Fit]:
     """Corrections of machines of one kind and type: what they share, and what each adds to it."""
     kind = KINDS[all_times[0].kind]
-    if not kind.axes:
+    if not kind.grids:
         return [Fit(logs, None) for logs in numbers]
     coordinates = [kind.coordinates(one.measured.work) for one in all_times]
     off = [
@@ -91,9 +91,9 @@ def fit_corrections(all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats
         for one, logs in zip(all_times, numbers, strict=True)
     ]
     together = {name: np.concatenate([each[name] for each in coordinates]) for name in coordinates[0]}
-    shared = learnt(kind.axes, together, np.concatenate(off), RIDGE_SHARED)
-    left = [error - corrections_at(kind.axes, at, shared) for at, error in zip(coordinates, off, strict=True)]
-    own = [learnt(kind.axes, at, error, RIDGE_OWN) for at, error in zip(coordinates, left, strict=True)]
+    shared = learnt(kind.grids, together, np.concatenate(off), RIDGE_SHARED)
+    left = [error - corrections_at(kind.grids, at, shared) for at, error in zip(coordinates, off, strict=True)]
+    own = [learnt(kind.grids, at, error, RIDGE_OWN) for at, error in zip(coordinates, left, strict=True)]
     return [Fit(logs, np.rint(100 * (shared + table)) / 100) for logs, table in zip(numbers, own, strict=True)]
 
 
@@ -101,17 +101,25 @@ def unseen(
     all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats], folds: int = FOLDS, seed: int = 0
 ) -> list[Floats]:
     """The expected microseconds of every time, from fits to the other groups of times."""
+    found = [np.full(len(one.groups), np.nan) for one in all_times]
+    for left_out, fits in fits_without_folds(all_times, numbers, folds, seed):
+        for one, chosen, into, fit in zip(all_times, left_out, found, fits, strict=True):
+            if chosen.any():
+                into[chosen] = fit.predicted(one.where(chosen))
+    return found
+
+
+def fits_without_folds(
+    all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats], folds: int = FOLDS, seed: int = 0
+) -> Iterator[tuple[list[NDArray[np.bool_]], list[Fit]]]:
+    """For each fold of the groups: which times are in it, and fits to the others, machine by machine."""
     groups = np.unique(np.concatenate([one.groups for one in all_times]))
     fold_of = dict(zip(groups.tolist(), np.random.default_rng(seed).permutation(len(groups)) % folds, strict=True))
     places = [np.array([fold_of[group] for group in one.groups.tolist()]) for one in all_times]
-    found = [np.full(len(one.groups), np.nan) for one in all_times]
     for fold in range(folds):
-        seen = [one.where(place != fold) for one, place in zip(all_times, places, strict=True)]
-        fits = fit_corrections(seen, refit_numbers(seen, numbers))
-        for one, place, into, fit in zip(all_times, places, found, fits, strict=True):
-            if (place == fold).any():
-                into[place == fold] = fit.predicted(one.where(place == fold))
-    return found
+        left_out = [place == fold for place in places]
+        seen = [one.where(~chosen) for one, chosen in zip(all_times, left_out, strict=True)]
+        yield left_out, fit_corrections(seen, refit_numbers(seen, numbers))
 
 
 def spread_of(expected: Floats, measured: Floats, wider: float = 1.0) -> Spread:
@@ -168,7 +176,7 @@ def learnt_from_few(
     weight = HELD / np.square(known.deviations(kind, dtype) + 0.05)
     shift = np.zeros(len(measured.time_us))
     if basis.corrections is not None:
-        shift = corrections_at(KINDS[kind].axes, KINDS[kind].coordinates(measured.work), basis.corrections)
+        shift = corrections_at(KINDS[kind].grids, KINDS[kind].coordinates(measured.work), basis.corrections)
     without = measured._replace(time_us=measured.time_us / np.exp(shift))
     logs = fitted(physics, without, basis.logs, basis.logs, weight)[0]
     before = expected_us(KINDS[kind], basis.logs, basis.corrections, measured) / measured.time_us

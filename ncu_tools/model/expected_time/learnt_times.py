@@ -3,7 +3,7 @@
 The file is TOML, with a `version`, where the times came from, the knots of the grids, and an `[[entry]]` for each
 machine, kind of operator and type: the numbers of the physics, corrections at the corners of the grid in per cent, and
 the spread of measured times around expected ones. It is what ships with the package, and what `estimate --learn`
-writes. Those of attention ship compressed, as their grids have many corners: `zcat` shows them.
+writes. Files with grids ship compressed, as these have many corners: `zcat` shows them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.toml_tables import tomllib
 
 from ncu_tools.ceilings.machine_files import Machine, machines
-from ncu_tools.model.expected_time.corrections import Axes, size_of
-from ncu_tools.model.expected_time.hardware import family_of, types
+from ncu_tools.model.expected_time.corrections import size_of
+from ncu_tools.model.expected_time.hardware import family_of, hardware_of, types, unit_of
 from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.physics import Floats
 
@@ -95,7 +95,7 @@ class Learnt:
         for one in own:
             if one.machine == machine.id:
                 return Basis(MEASURED, MEASURED, one.logs, one.corrections, one.spread)
-        return self._of_others(kind, machine, own)
+        return _within_power(self._of_others(kind, machine, own), kind, machine, dtype)
 
     def deviations(self, kind: str, dtype: str) -> Floats:
         """How much the logarithm of each number differs among machines; 1 where fewer than two are known."""
@@ -113,12 +113,17 @@ class Learnt:
         groups = [kin] if kin else list(families.values())
         who = ", ".join(sorted({one.machine for group in groups for one in group}))
         nearest = [one for one in kin if machines()[one.machine].chip == machine.chip]
-        alike = [nearest] if nearest else groups
-        logs = np.mean([np.mean([one.logs for one in group], axis=0) for group in alike], axis=0)
-        known = [[one.corrections for one in group if one.corrections is not None] for group in groups]
-        tables = [np.mean(group, axis=0) for group in known if group]
+        chosen = [nearest] if nearest else groups
+        dtype = entries[0].dtype.partition(",")[0]
+        logs = np.average(
+            [np.mean([one.logs for one in group], axis=0) for group in chosen], axis=0,
+            weights=[_alike(machine, group, dtype) for group in chosen],
+        )  # fmt: skip
+        known = [group for group in groups if all(one.corrections is not None for one in group)]
+        tables = [np.mean([one.corrections for one in group if one.corrections is not None], axis=0) for group in known]
         words = f"its siblings {who}" if kin else "GPUs of other families"
-        corrections = np.mean(tables, axis=0) if tables else None
+        weights = [_alike(machine, group, dtype) for group in known]
+        corrections = np.average(tables, axis=0, weights=weights) if tables else None
         spread = self.unknown.get((kind, basis, entries[0].dtype)) or self.unknown.get(
             (kind, FAMILIES, "bf16"), entries[0].spread
         )
@@ -130,12 +135,36 @@ class Learnt:
         if not any((one.kind, one.dtype) == (kind, "bf16" + also) for one in self.entries):
             return Basis(PHYSICS, words, KINDS[kind].physics.start, None, ())
         found = self.basis(kind, machine, "bf16", also)
+        found = _within_power(found, kind, machine, dtype)
         return Basis(PHYSICS, words, found.logs, None, self.unknown.get((kind, PHYSICS, "bf16"), found.spread))
 
 
-class _Header(NamedTuple):
-    source: str
-    axes: dict[str, Axes]
+def _within_power(basis: Basis, kind: str, machine: Machine, dtype: str) -> Basis:
+    """No more of the peak than a board's power limit leaves: that of other boards does not hold for it."""
+    names = list(KINDS[kind].physics.numbers)
+    rate = machine.rates.get(unit_of(machine, dtype))
+    if rate is None or rate.sustained is None or "peak" not in names:
+        return basis
+    logs = basis.logs.copy()
+    place = names.index("peak")
+    logs[place] = min(logs[place], np.log(rate.sustained / rate.value))
+    return replace(basis, logs=logs)
+
+
+FAR = 0.7
+"""Distance of GPUs, in logarithms of the peak of an SM and of bytes by FLOP, from which a family hardly counts."""
+
+
+def _alike(machine: Machine, family: Sequence[LearntEntry], dtype: str) -> float:
+    """How much a family counts for a GPU that is not of it: less the more its SMs and their bandwidth differ."""
+    own = hardware_of(machine, dtype)
+    others = [hardware_of(machines()[one.machine], dtype) for one in family]
+    found = [
+        np.log((other.flops / other.sms) / (own.flops / own.sms)) ** 2
+        + np.log((other.dram / other.flops) / (own.dram / own.flops)) ** 2
+        for other in others if not isinstance(other, str) and not isinstance(own, str)
+    ]  # fmt: skip
+    return 1.0 if not found else float((1 + np.mean(found) / FAR**2) ** -2)
 
 
 def shipped() -> Learnt:
@@ -171,7 +200,7 @@ def read(text: str, name: str) -> Learnt:
         entries = tuple(_entry(each) for each in data.get("entry", []))
         others = data.get("unknown", [])
         unknown = {(each["kind"], each["basis"], each["dtype"]): _spread(each["spread"]) for each in others}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WrongUsage(
             f"{name} is no whole file of learnt times.", f"{type(error).__name__}: {error}.",
             "Write one with ncu-bench estimate --learn RUN -o FILE.toml.",
@@ -180,13 +209,16 @@ def read(text: str, name: str) -> Learnt:
 
 
 def _check_grids(grids: dict[str, Any]) -> None:
-    for kind, axes in grids.items():
-        if {name: [round(knot, 3) for knot in knots] for name, knots in axes.items()} != _knots(kind):
+    for kind, written_down in grids.items():
+        found = [{name: [round(knot, 3) for knot in knots] for name, knots in axes.items()} for axes in written_down]
+        if found != _knots(kind):
             raise ValueError(f"the grid of {kind} is another one")
 
 
-def _knots(kind: str) -> dict[str, list[float]]:
-    return {name: [round(float(knot), 3) for knot in knots] for name, knots in KINDS[kind].axes.items()}
+def _knots(kind: str) -> list[dict[str, list[float]]]:
+    return [
+        {name: [round(float(knot), 3) for knot in knots] for name, knots in axes.items()} for axes in KINDS[kind].grids
+    ]
 
 
 def _entry(data: dict[str, Any]) -> LearntEntry:
@@ -196,8 +228,8 @@ def _entry(data: dict[str, Any]) -> LearntEntry:
     corrections = None
     if "corrections" in data:
         corrections = np.array([int(word) for word in data["corrections"].split()]) / STEP
-        if len(corrections) != size_of(kind.axes):
-            raise ValueError(f"{len(corrections)} corrections for a grid of {size_of(kind.axes)}")
+        if len(corrections) != size_of(kind.grids):
+            raise ValueError(f"{len(corrections)} corrections for grids of {size_of(kind.grids)}")
     if not np.isfinite(logs).all():
         raise ValueError("a number is not above 0")
     return LearntEntry(
@@ -214,7 +246,8 @@ def written(learnt: Learnt, comment: str = "") -> str:
     lines = [*(f"# {line}".rstrip() for line in comment.splitlines()), f"version = {VERSION}"]
     lines += [f"source = {_quoted(learnt.source)}", ""]
     for kind in sorted({one.kind for one in learnt.entries}):
-        lines += [f"[grids.{kind}]", *(f"{name} = {knots}" for name, knots in _knots(kind).items()), ""]
+        for axes in _knots(kind):
+            lines += [f"[[grids.{kind}]]", *(f"{name} = {knots}" for name, knots in axes.items()), ""]
     for (kind, basis, dtype), spread in sorted(learnt.unknown.items()):
         lines += ["[[unknown]]", f"kind = {_quoted(kind)}", f"basis = {_quoted(basis)}", f"dtype = {_quoted(dtype)}"]
         lines += [_spread_line(spread), ""]
@@ -230,8 +263,10 @@ def _entry_lines(one: LearntEntry) -> list[str]:
     lines += [f"dtype = {_quoted(one.dtype)}", f"points = {one.points}", f"numbers = {{ {numbers} }}"]
     lines.append(_spread_line(one.spread))
     if one.corrections is not None:
-        steps = np.rint(one.corrections * STEP).astype(int)
-        rows = [" ".join(map(str, row)) for row in steps.reshape(len(next(iter(KINDS[one.kind].axes.values()))), -1)]
+        steps, rows = np.rint(one.corrections * STEP).astype(int), []
+        for axes in KINDS[one.kind].grids:
+            of_grid, steps = steps[: size_of([axes])], steps[size_of([axes]) :]
+            rows += [" ".join(map(str, row)) for row in of_grid.reshape(len(next(iter(axes.values()))), -1)]
         lines += ['corrections = """', *rows, '"""']
     return lines
 

@@ -1,7 +1,7 @@
 """Rows of operators as a user writes them, read into columns of sizes; rows that cannot be read keep their reason.
 
-A row has `op` (gemm, attention_context, attention_generation, or an ATen name with `shapes`), `dtype`, and the sizes of
-its kind. Columns that are absent, and empty cells, are unknown or have a default.
+A row has `op` (gemm, attention_context, attention_generation, or an ATen name with `shapes`: `aten_rows`), `dtype`, and
+the sizes of its kind. Columns that are absent, and empty cells, are unknown or have a default.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ import numpy as np
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from numpy.typing import NDArray
 
+from ncu_tools.model.expected_time.aten_rows import SETTINGS, AtenWork, aten_work
 from ncu_tools.model.expected_time.hardware import types
 from ncu_tools.model.expected_time.physics import Floats
 
 Columns = Mapping[str, Sequence[Any]]
 
-GEMM, CONTEXT, GENERATION = "gemm", "attention_context", "attention_generation"
+GEMM, CONTEXT, GENERATION, MOVEMENT = "gemm", "attention_context", "attention_generation", "movement"
 SIZES: dict[str, dict[str, float | str | None]] = {
-    GEMM: {"m": None, "n": None, "k": None},
+    GEMM: {"m": None, "n": None, "k": None, "number": 1.0},
     CONTEXT: {
         "batch": None, "heads": None, "kv_heads": "heads", "head_dim": None, "query": None, "context": 0.0,
-        "window": 0.0,
+        "window": 0.0, "causal": 1.0,
     },
     GENERATION: {
         "batch": None, "heads": None, "kv_heads": "heads", "head_dim": None, "query": 1.0, "context": None,
-        "window": 0.0,
+        "window": 0.0, "causal": 1.0,
     },
 }  # fmt: skip
 """Sizes of each kind of operators: None where a row needs them, else the default or the size that is the default."""
-CAN_BE_ZERO = ("context", "window")
+OF_ATEN: dict[str, float] = {"distinct": 1.0, "moved": 0.0, "rearranges": 0.0}
+"""Sizes that only the formulas of ATen operators give, with those of all other rows."""
+CAN_BE_ZERO = ("context", "window", "causal")
 ALIASES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "float64": "fp64",
     "double": "fp64", "fp4": "nvfp4", "float8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8",
@@ -92,9 +95,10 @@ def operator_rows(columns: Columns) -> OperatorRows:
     kv_dtypes = _types(given.get("kv_dtype"), count)
     kv_dtypes = np.where(kv_dtypes == "", dtypes, kv_dtypes)
     failed = np.full(count, None, dtype=object)
+    aten = _aten_rows(given, kinds, dtypes)
     for at, kind in enumerate(kinds.tolist()):
-        if kind not in SIZES:
-            failed[at] = f"op {kind or '(empty)'} is none of {', '.join(SIZES)}"
+        if kind not in SIZES and at not in aten:
+            failed[at] = f"op {kind or '(empty)'} is none of {', '.join(SIZES)}, and no ATen name with shapes"
         elif dtypes[at] not in types():
             failed[at] = f"dtype {dtypes[at] or '(empty)'} is none of {', '.join(types())}"
         elif kv_dtypes[at] not in types():
@@ -105,8 +109,34 @@ def operator_rows(columns: Columns) -> OperatorRows:
         needs = np.isin(kinds.astype(str), [kind for kind, wanted in SIZES.items() if name in wanted])
         for at in np.flatnonzero(needs & (wrong != None)).tolist():  # noqa: E711  of each cell
             failed[at] = failed[at] or f"{name} is {wrong[at]}"
+    sizes |= {name: np.full(count, default) for name, default in OF_ATEN.items()}
+    for at, work in aten.items():
+        if isinstance(work, str):
+            failed[at] = failed[at] or work
+            continue
+        kinds[at] = work.kind
+        for name, value in work.sizes.items():
+            sizes[name][at] = value
     _fill(kinds, sizes, failed)
     return OperatorRows(given, kinds, dtypes, kv_dtypes, sizes, failed)
+
+
+def _aten_rows(
+    given: Mapping[str, Sequence[Any]], kinds: NDArray[np.object_], dtypes: NDArray[np.object_]
+) -> dict[int, AtenWork | str]:
+    """The work of each row of an ATen operator with shapes, or why it is not known. Rows alike are looked at once."""
+    shapes = given.get("shapes", [None] * len(kinds))
+    settings = [_texts(given.get(name, [""] * len(kinds))) for name in SETTINGS]
+    known: dict[tuple[Any, ...], AtenWork | str] = {}
+    found: dict[int, AtenWork | str] = {}
+    for at, (op, dtype, each, *values) in enumerate(zip(kinds, dtypes, shapes, *settings, strict=True)):
+        if op in SIZES or not (each or "::" in op):
+            continue
+        key = (op, dtype, str(each), *values)
+        if key not in known:
+            known[key] = aten_work(op, dtype, each, dict(zip(SETTINGS, values, strict=True)))
+        found[at] = known[key]
+    return found
 
 
 def _fill(kinds: NDArray[np.object_], sizes: dict[str, Floats], failed: NDArray[np.object_]) -> None:

@@ -15,13 +15,17 @@ Shape = tuple[int, ...]
 
 
 class Product(NamedTuple):
-    """`number` products C[m, n] = A[m, k] B[k, n]: the batch of a bmm, or the groups of a convolution."""
+    """`number` products C[m, n] = A[m, k] B[k, n]: the batch of a bmm, or the groups of a convolution.
+
+    `distinct` is the share of A's elements that differ: a convolution has those of its image once.
+    """
 
     number: int
     m: int
     n: int
     k: int
     is_convolution: bool = False
+    distinct: float = 1.0
 
 
 def shapes_in(text: str | None) -> list[Shape]:
@@ -48,9 +52,23 @@ def product_of(operator: str, shapes: Sequence[Shape], flops: float) -> Product 
     if name == "linear" and len(shapes) >= 2 and len(shapes[1]) == 2 and shapes[0]:
         (n, k), rows = shapes[1], prod(shapes[0][:-1])
         return Product(1, rows, n, k) if shapes[0][-1] == k else None
+    if (
+        name == "matmul"
+        and len(shapes) == 2
+        and len(shapes[0]) == len(shapes[1]) > 2
+        and shapes[0][:-2] == shapes[1][:-2]
+    ):
+        batch = prod(shapes[0][:-2])
+        return _of_matrices([(batch, *one[-2:]) for one in shapes], 3)
     if name == "matmul" and len(shapes) == 2 and len(shapes[0]) > 1 and len(shapes[1]) == 2:
         return _of_matrices([(prod(shapes[0][:-1]), shapes[0][-1]), shapes[1]], 2)
-    if "conv" in name and "backward" not in name and len(shapes) >= 2 and len(shapes[0]) == len(shapes[1]) > 2:
+    if (
+        "conv" in name
+        and "backward" not in name
+        and "transpose" not in name
+        and len(shapes) >= 2
+        and len(shapes[0]) == len(shapes[1]) > 2
+    ):
         return _of_convolution(shapes[0], shapes[1], flops)
     return None
 
@@ -71,5 +89,6 @@ def _of_convolution(image: Shape, weights: Shape, flops: float) -> Product | Non
     depth = channels * prod(taps)
     if filters % groups or not flops > 0:
         return None
-    positions = round(flops / (2 * filters * depth))
-    return Product(groups, max(positions, 1), filters // groups, depth, is_convolution=True)
+    positions = max(round(flops / (2 * filters * depth)), 1)
+    distinct = min(1.0, prod(image) / (groups * positions * depth))
+    return Product(groups, positions, filters // groups, depth, is_convolution=True, distinct=distinct)

@@ -226,6 +226,7 @@ def test_the_command_tells_of_another_board_of_the_same_name() -> None:
         ('[[peak]]\nunit="fp32"\nvalue=19.5', "not a plausible rate"),
         ('[[peak]]\nunit="fp32"\nvalue=1e12\nsparse=3e12', "not about twice"),
         ('[[peak]]\nunit="fp32"\nvalue=1e12\nmma_sync=1e12', "not between half and all"),
+        ('[[peak]]\nunit="fp32"\nvalue=1e12\nsustained=2e12', "not below the dense one"),
         ('[[peak]]\nunit="fp32"\nvalue=1e12\n[[peak]]\nunit="fp32"\nvalue=1e12', "stands twice"),
         ('kind="toaster"', "kind is none of"),
     ],

@@ -9,11 +9,13 @@ import pytest
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.cli.tables.carried_picture import scene_of_carried
 from ncu_tools.model.expected.carried_run import WITHIN, CarriedKernel, carried_run, products_measured
 from ncu_tools.model.expected.learning_from_runs import learnt_from_products, products_in_csv
 from ncu_tools.model.expected_time.expected_times import expected_times
 from ncu_tools.model.expected_time.learnt_times import read, shipped, written
 from ncu_tools.model.expected_time.operator_rows import operator_rows
+from tests.conftest import ROOT
 from tests.support.called_here import called_here
 
 GEMM = {
@@ -120,3 +122,27 @@ def test_a_name_that_is_a_path_too_is_refused_with_how_to_tell_them_apart(tmp_pa
     assert done.code == 2
     assert "resnet18 is a path here and the name of a model" in done.err
     assert "./resnet18" in done.err
+
+
+class TestThePicture:
+    def test_has_an_arrow_from_each_measured_kernel_to_each_machine(self) -> None:
+        measured_on, there = find_machine("h100-sxm"), [find_machine("b200"), find_machine("h200")]
+        rows = carried_run(pa.Table.from_pylist([GEMM, ADD, UNKNOWN]), measured_on, there, shipped())
+        scene = scene_of_carried(rows, measured_on, there)
+        assert [mark.run for mark in scene.marks] == [0, 0, 1, 1, 2, 2]
+        assert [(arrow.start, arrow.end) for arrow in scene.arrows] == [(0, 2), (1, 3), (0, 4), (1, 5)]
+        assert scene.not_drawn == 1
+        assert {roof.device for roof in scene.roofs} == {measured_on.name, *(machine.name for machine in there)}
+
+    def test_moves_a_kernel_up_by_how_much_faster_it_is_and_never_sideways(self) -> None:
+        measured_on, there = find_machine("h100-sxm"), [find_machine("b200")]
+        (row,) = rows = carried_run(pa.Table.from_pylist([GEMM]), measured_on, there, shipped())
+        here, gone = scene_of_carried(rows, measured_on, there).marks
+        assert gone.places == here.places
+        assert gone.flops_per_s / here.flops_per_s == pytest.approx(row.speedup)
+
+    def test_is_written_beside_the_table(self, tmp_path: Path) -> None:
+        run = ROOT / "sample_reports" / "d01-wide-raw.csv"
+        done = called_here("estimate", str(run), "--machine", "b200", "-o", "x.txt", cwd=tmp_path)
+        assert done.code == 0, done.err
+        assert "expected on b200" in (tmp_path / "x.txt").read_text("utf-8")

@@ -147,7 +147,7 @@ class TestAFileOfLearntTimes:
             ("version = 2", "of version 1"),
             ("version = 1\n[[entry]]\nkind = 'gemm'", "no whole file"),
             ("version = [", "no whole file"),
-            ("version = 1\n[grids.gemm]\nm = [1, 2]", "no whole file"),
+            ("version = 1\n[[grids.gemm]]\nm = [1, 2]", "no whole file"),
         ],
     )
     def test_that_is_damaged_is_refused_whole(self, text: str, what: str) -> None:
