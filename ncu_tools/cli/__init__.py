@@ -36,6 +36,7 @@ COMMANDS = {
     "timeline": "Where a step's time goes, gaps by cause, and the slowest rank.",
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",
     "compare": "What changed between runs, gates for CI, runs against formulas.",
+    "history": "What changed over many runs, when, by which commit, and why.",
     "estimate": "FLOPs, bytes and least time on a machine, with nothing run.",
     "report": "Runs as a page, a digest in few words, or for other programs.",
     "query": "SQL over the launches and kernels of a run.",
@@ -48,7 +49,7 @@ COLLECTING = ("profile", "bench", "estimate", "machines", "doctor")
 INSIDE = ("kernel", "source")
 FOLDERS = {
     **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(INSIDE, "reading.inside"), "compare": "comparing",
-    "mcp": "programs", "completion": "shell",
+    "history": "comparing", "mcp": "programs", "completion": "shell",
 }  # fmt: skip
 """Command -> its folder; all others are in `reading`."""
 OLD = ("completion",)

@@ -7,6 +7,7 @@ size can be compared.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -117,7 +118,7 @@ class IterationSums(Accumulator):
 class Scatter(Accumulator):
     """The moments of a value of the launches of each signature."""
 
-    def __init__(self, rows: RowNumbers[LaunchSignature]) -> None:
+    def __init__(self, rows: RowNumbers[Any]) -> None:
         self._rows = rows
         self.moments = Moments(*np.empty((3, 0)))
 

@@ -37,6 +37,7 @@ TAKE_REPORTS: dict[str, Callable[[Path, Path], list[list[str]]]] = {
     ],
     "advise": lambda report, folder: [[str(report)], [str(report), "--format", "json"]],
     "source": lambda report, folder: [[str(report)], [str(report), "--view", "sass"]],
+    "history": lambda report, folder: [[str(report), str(report)], [str(report), "--series"]],
     "timeline": lambda report, folder: [[str(report), "--by", "kernel"]],
     "query": lambda report, folder: [[str(report), "SELECT count(*) FROM launches"]],
     "report": lambda report, folder: [

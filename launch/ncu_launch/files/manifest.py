@@ -56,7 +56,8 @@ class Manifest:
     `source` is ncu, nsys or operators. `plan` explains why there is one run of ncu or two, `expected` sums up the
     model's expected work. `partial`: the run ended early. `place`: the rank (or host and processes) of this part of a
     distributed run; `ranks`: how each rank ended, in the manifest of the whole run. `sampled`: power, clocks and
-    activity of each GPU while the program ran, by its index.
+    activity of each GPU while the program ran, by its index. `commit` is what was checked out where the run was
+    started, `committed` the date of that commit; "" outside of a repository.
     """
 
     asked: list[str]
@@ -80,6 +81,8 @@ class Manifest:
     notes: list[str] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
     sampled: dict[str, dict[str, Any]] = field(default_factory=dict)
+    commit: str = ""
+    committed: str = ""
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

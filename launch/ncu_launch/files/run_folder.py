@@ -56,10 +56,11 @@ def writing(folder: Path) -> Iterator[None]:
                 (folder / LOCK).unlink()
 
 
-def begin_sweep(folder: Path, asked: Sequence[str]) -> Manifest:
+def begin_sweep(folder: Path, asked: Sequence[str], commit: tuple[str, str] = ("", "")) -> Manifest:
     """Create the folder of a sweep's logs, and write its manifest, which is partial until the sweep ends.
 
-    `asked` is the command line. Raises `NcuBenchError` if the folder cannot be created.
+    `asked` is the command line, `commit` what is checked out, with its date. Raises `NcuBenchError` if the folder
+    cannot be created.
     """
     logs = folder / LOGS
     try:
@@ -67,6 +68,7 @@ def begin_sweep(folder: Path, asked: Sequence[str]) -> Manifest:
     except OSError as error:
         raise NcuBenchError(f"{logs} cannot be made: {error.strerror}.", advice="Use another -o.") from error
     manifest = Manifest(list(asked), "bench", datetime.now(timezone.utc).isoformat(timespec="seconds"), partial=True)
+    manifest.commit, manifest.committed = commit
     write_manifest(manifest, folder)
     return manifest
 

@@ -17,6 +17,7 @@ from ncu_launch.files.run_folder import make_folder, writing
 from ncu_launch.files.typed_json import object_in
 from ncu_launch.profile.plan import FACTS, OPERATORS_TOOL, WORKLOAD, Command, Plan, Request
 from ncu_launch.profile.run_outcome import timelines
+from ncu_launch.profilers.commits import commit_here
 from ncu_launch.profilers.sampling.gpu_sampler import GpuSampler, sampling_gpus
 from ncu_launch.profilers.sampling.power_readings import write_readings
 from ncu_launch.profilers.subprocesses import own_environment, run
@@ -102,6 +103,7 @@ def collect_replayed(
 def _manifest(request: Request, plan: Plan) -> Manifest:
     """The manifest with everything known before the run."""
     under_ncu = plan.tool == "ncu"
+    commit, committed = commit_here()
     return Manifest(
         asked=list(request.asked),
         source=plan.tool,
@@ -118,6 +120,8 @@ def _manifest(request: Request, plan: Plan) -> Manifest:
         cache_control=request.cache_control if under_ncu else None,
         replay_mode="kernel" if under_ncu else None,
         notes=list(plan.notes),
+        commit=commit,
+        committed=committed,
     )
 
 

@@ -303,7 +303,7 @@ def write_run(request: Request, run_folder: Path, launched: Sequence[ToolRun], m
     )
     if first is not None:
         shared = ("metrics", "versions", "gpus", "chip", "plan", "clock_control", "cache_control", "replay_mode")
-        for name in (*shared, "workload", "facts"):
+        for name in (*shared, "workload", "facts", "commit", "committed"):
             setattr(whole, name, getattr(first, name))
     whole.notes = [*([failure_text(failed)] if failed else []), *missing]
     own = [note for _, manifest in parts for note in manifest.notes if note not in _why_ended(manifest)]

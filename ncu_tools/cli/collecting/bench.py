@@ -20,6 +20,7 @@ from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
 from ncu_launch.files.run_folder import begin_sweep, end_sweep, writing
+from ncu_launch.profilers.commits import commit_here
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.user_functions import refuse_unknown_arguments
@@ -327,7 +328,7 @@ def _measured(
     """
     from ncu_parsers.schema.bench_table import with_row
 
-    logs, manifest = folder / LOGS, begin_sweep(folder, sys.argv)
+    logs, manifest = folder / LOGS, begin_sweep(folder, sys.argv, commit_here())
     table, versions = kept, set[str]()
     try:
         total = processes * len(missing) - sum(len(process_means(row)) for row in begun)

@@ -19,6 +19,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.files.run_files import AGAINST, BENCH_FILE, LOGS
 from ncu_launch.files.run_folder import begin_sweep, end_sweep
+from ncu_launch.profilers.commits import commit_here
 
 from ncu_tools.cli.collecting.bench_notes import notes_on_cpu
 from ncu_tools.cli.options import MACHINE_FORMATS, show, status_and_lines
@@ -103,7 +104,7 @@ def _measured(
     from ncu_parsers.parquet.writer import write_table
     from ncu_parsers.schema.bench_table import with_row
 
-    logs, manifest = folder / LOGS, begin_sweep(folder, sys.argv)
+    logs, manifest = folder / LOGS, begin_sweep(folder, sys.argv, commit_here())
     found: dict[str, MeasuredPair] = {}
     table = None
     with status_and_lines() as (heard, finished):

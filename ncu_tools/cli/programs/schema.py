@@ -39,6 +39,7 @@ TABLES = {
     "expected": "cli.comparing.expected cli.comparing.expected_ranges cli.comparing.expected_generation "
     "report.html.expected_content",
     "export": "cli.reading.export",
+    "history": "cli.comparing.history",
     "hotspots": HOTSPOTS,
     "join": "cli.reading.join",
     "levers": "report.step_advice_table",

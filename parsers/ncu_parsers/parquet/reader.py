@@ -133,6 +133,11 @@ def _require_launches(table: pa.Table, path: File) -> None:
             f"{path} holds the kernels of a file of launches, not launches.",
             advice="Name launches.parquet beside it; its kernels are used wherever they suffice.",
         )
+    if "history" in metadata:
+        raise NcuBenchError(
+            f"{path} holds what a history keeps of a run, not launches.",
+            advice="Name launches.parquet beside it; this file may be deleted.",
+        )
     version = metadata.get("schema_version", 0)
     if version > SCHEMA_VERSION:
         raise NcuBenchError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -57,7 +58,7 @@ def find_sources(arguments: list[str], settings: Settings = NOT_SET) -> list[Sou
 def _paths(argument: str) -> list[str]:
     path = Path(argument)
     if path.is_dir():
-        return drop_repeats(sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file)))
+        return reports_among(file for file in path.rglob("*") if file.is_file())
     if path.exists():
         if path.is_file():
             return [_resolve_descriptor(argument)]
@@ -116,6 +117,11 @@ def has_report_suffix(file: Path) -> bool:
     return (
         file.name.lower().lstrip(".").endswith(tuple(end + packed for end in REPORT_SUFFIXES for packed in COMPRESSED))
     )
+
+
+def reports_among(files: Iterable[Path]) -> list[str]:
+    """The reports among some files, sorted; of files of one nsys timeline, the most detailed."""
+    return drop_repeats(sorted(str(file) for file in files if _is_report(file)))
 
 
 def _is_report(file: Path) -> bool:

@@ -1,0 +1,27 @@
+"""Commits of the repository that the current folder lies in, by git, if it is installed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ncu_launch.profilers.installed_tools import ask
+
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
+_LINE = re.compile(r"^([0-9a-f]{40,64}) (\d{4}-\S+)$", re.MULTILINE)
+
+
+def commit_here() -> tuple[str, str]:
+    """What is checked out, and the date of that commit (ISO 8601); ("", "") outside of a repository."""
+    return next(iter(_dated("HEAD").items()), ("", ""))
+
+
+def dates_of(commits: Collection[str]) -> dict[str, str]:
+    """Commit as it was given, whole or shortened -> its date (ISO 8601), of those that the repository here knows."""
+    dated = {commit: _dated(commit) for commit in commits if _COMMIT.fullmatch(commit)}
+    return {commit: date for commit, found in dated.items() for date in found.values()}
+
+
+def _dated(revision: str) -> dict[str, str]:
+    answer = ask(["git", "log", "-1", "--no-show-signature", "--format=%H %cI", revision, "--"])
+    return dict(_LINE.findall(answer[1])) if answer is not None and answer[0] == 0 else {}

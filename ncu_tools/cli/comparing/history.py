@@ -1,0 +1,249 @@
+"""ncu-bench history: what changed over the runs of a history, when, by which commit, and why."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    dask_option,
+    engine_of,
+    format_option,
+    hidden_rows,
+    options_in,
+    rows_shown,
+    show,
+    top_option,
+)
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
+
+if TYPE_CHECKING:
+    from ncu_tools.history.causes import HistoryChange
+    from ncu_tools.history.series import History
+
+CHANGES = columns(
+    "histories.run commit~3 histories.kernel histories.quantity~0 before~2 after~2 histories.change~0 "
+    "histories.cause~0 histories.evidence"
+)
+FOR_PEOPLE = columns("histories.run commit~2 histories.kernel histories.changed~0 histories.cause~0 histories.evidence")
+"""A row per run and kernel: what changed there together."""
+SERIES = columns("histories.run commit~1 histories.kernel histories.quantity histories.value")
+BY = ("kernel", "layer", "category", "step")
+
+
+@dataclass(frozen=True)
+class HistoryOptions:
+    """What to show: series `by` kernel, layer, category or step, of those whose name holds `kernel`, and `quantity`.
+
+    `commits` are "RUN=COMMIT"; `series` shows the values in place of the changes.
+    """
+
+    by: str = "kernel"
+    kernel: str | None = None
+    quantity: tuple[str, ...] = ()
+    cause: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+    series: bool = False
+    top: int | None = None
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="FOLDER|DATASET|URL...")
+@click.option(
+    "--by", type=click.Choice(BY), default="kernel", show_default=True,
+    help="What a series is of: a kernel, layer or category of kernels, or a whole step. Points of bench are their own.",
+)  # fmt: skip
+@click.option("--kernel", metavar="REGEX", help="Series whose name, now or before, holds a match.")
+@list_option("--quantity", metavar="NAME,...", help="Only these quantities: time, cycles, instructions, registers ...")
+@list_option("--cause", metavar="NAME,...", help="Only changes by these causes: code, method, machine, noise.")
+@click.option(
+    "--commit", "commits", multiple=True, metavar="RUN=COMMIT",
+    help="The commit that a run is of, where its manifest does not say. Repeatable.",
+)  # fmt: skip
+@click.option("--series", is_flag=True, help="Show the series themselves: a row per run, kernel and quantity.")
+@top_option("changes")
+@dask_option
+@format_option
+@options_in(HistoryOptions, "how")
+def command(runs: tuple[str, ...], how: HistoryOptions, dask: str | None, output_format: str) -> None:
+    """Show what changed over many runs of one program: when, by which commit, and whether it is the code.
+
+    FOLDER holds run folders, reports, or both, each of them a run; a dataset holds runs, too. They are ordered by the
+    dates of their commits, else by their own dates, and where nothing says these by the times of files. Kernels are
+    followed through renames.
+
+    Counts come first (launches, instructions, FLOPs, bytes, registers, spills): any step of them is a change. Cycles
+    and times change where the runs before and after differ by more than their spread; a drift adds up until they do.
+    Each change has its likely cause, with what was seen: code (counts moved), method (launches, grids, versions),
+    machine (only the clock or the device), or noise (none of these).
+
+    \b
+    Example:
+      ncu-bench history runs
+      ncu-bench history runs --kernel gemm --format json
+      ncu-bench history runs --by step --quantity time
+      ncu-bench history reports --series --quantity time --format csv
+      ncu-bench history runs --commit monday=1f3a5c7 --commit tuesday=9e2b4d6
+    """
+    from ncu_tools.history.causes import changes_of
+    from ncu_tools.history.runs_in_order import ordered_runs
+    from ncu_tools.history.series import history_of
+
+    _require_names(how)
+    with engine_of(dask) as engine:
+        found = ordered_runs(runs, how.commits, engine)
+    history = history_of(found.runs, how.by)
+    history.notes += found.notes
+    if how.series:
+        _show_series(history, how, output_format)
+        return
+    changes = [one for one in changes_of(history) if _is_wanted(history, one, how)]
+    _show_changes(history, changes, how, output_format)
+
+
+def _require_names(how: HistoryOptions) -> None:
+    """Raise `WrongUsage` for a quantity or cause that there is not, or a pattern that is none."""
+    from ncu_tools.history.quantities import CODE, MACHINE, METHOD, NOISE, quantities
+    from ncu_tools.runs.selection import pattern_of
+
+    for option, given, known in (
+        ("--quantity", how.quantity, tuple(quantities())),
+        ("--cause", how.cause, (CODE, METHOD, MACHINE, NOISE)),
+    ):
+        wrong = [name for name in given if name not in known]
+        if wrong:
+            raise WrongUsage(f"{option} {wrong[0]} is not known.", advice=f"Choose of {', '.join(known)}.")
+    if how.kernel is not None:
+        pattern_of(how.kernel)
+
+
+def _is_named(history: History, series: int, pattern: str | None) -> bool:
+    from ncu_tools.history.series import EVERY
+
+    if pattern is None or series == EVERY:
+        return True
+    names = [history.names[series], *(one.was for one in history.renamed if one.series == series)]
+    return any(re.search(pattern, name) for name in names)
+
+
+def _is_wanted(history: History, change: HistoryChange, how: HistoryOptions) -> bool:
+    return (
+        (not how.quantity or change.quantity in how.quantity)
+        and (not how.cause or change.cause in how.cause)
+        and _is_named(history, change.series, how.kernel)
+    )
+
+
+def _show_changes(history: History, changes: list[HistoryChange], how: HistoryOptions, output_format: str) -> None:
+    top, for_people = rows_shown(how.top, output_format), output_format not in MACHINE_FORMATS
+    rows = _rows_for_people(history, changes) if for_people else [_row(history, one) for one in changes]
+    more = hidden_rows(len(rows), top, "more row", "more rows")
+    table = Table("history", FOR_PEOPLE if for_people else CHANGES, rows[:top], [*_notes(history, changes), *more])
+    show(table, output_format, head=_head(history, changes))
+
+
+def _row(history: History, change: HistoryChange) -> dict[str, Any]:
+    return {
+        **_where(history, change),
+        "quantity": change.quantity,
+        "before": change.before,
+        "after": change.after,
+        "change": change.change if math.isfinite(change.change) else None,
+        "cause": change.cause,
+        "evidence": "; ".join(change.evidence),
+    }
+
+
+def _where(history: History, change: HistoryChange) -> dict[str, Any]:
+    return {
+        "run": history.runs[change.run],
+        "commit": history.facts[change.run].commit,
+        "kernel": history.name_of(change.series),
+    }
+
+
+def _rows_for_people(history: History, changes: list[HistoryChange]) -> list[dict[str, Any]]:
+    """A row for what changed together, of one kernel in one run; the newest first.
+
+    Change and cause are those of the last quantity, which is the time if that changed.
+    """
+    from ncu_tools.history.causes import growth_in_words
+    from ncu_tools.history.quantities import quantities
+
+    together: dict[tuple[int, int], list[HistoryChange]] = {}
+    for one in changes:
+        together.setdefault((-one.run, one.series), []).append(one)
+    rows = []
+    for key in sorted(together, key=lambda key: key[0]):
+        ones = together[key]
+        title = quantities()[ones[-1].quantity].title
+        phrases = dict.fromkeys(
+            (*(one.in_words for one in reversed(ones)), *(more for one in ones for more in one.evidence))
+        )
+        rows.append({
+            **_where(history, ones[0]), "changed": f"{title} {growth_in_words(ones[-1])}", "cause": ones[-1].cause,
+            "evidence": "; ".join(phrases),
+        })  # fmt: skip
+    return rows
+
+
+def _show_series(history: History, how: HistoryOptions, output_format: str) -> None:
+    from ncu_tools.history.quantities import quantities
+    from ncu_tools.numbers.number_format import FORMATS
+
+    in_words = output_format not in MACHINE_FORMATS
+    wanted = [at for at in range(len(history.names)) if _is_named(history, at, how.kernel)]
+    rows = []
+    for name, known in quantities().items():
+        if (how.quantity and name not in how.quantity) or not history.has(name):
+            continue
+        values = history.values(name)
+        for series in wanted:
+            for run, value in enumerate(values[:, series].tolist()):
+                if value == value:
+                    rows.append({
+                        "run": history.runs[run], "commit": history.facts[run].commit, "kernel": history.names[series],
+                        "quantity": known.title if in_words else name,
+                        "value": FORMATS[known.kind](value) if in_words else value,
+                    })  # fmt: skip
+    top = rows_shown(how.top, output_format)
+    more = hidden_rows(len(rows), top, "more value", "more values")
+    show(Table("history", SERIES, rows[:top], [*history.notes, *more]), output_format, head=_head(history, []))
+
+
+def _head(history: History, changes: list[HistoryChange]) -> Any:
+    from collections import Counter
+
+    from ncu_tools.numbers.number_format import counted, plural
+    from ncu_tools.report.head import Head
+
+    commits = {one.commit for one in history.facts if one.commit}
+    devices = tuple(dict.fromkeys(one.devices for one in history.facts if one.devices))
+    causes = Counter(one.cause for one in changes)
+    more = [
+        *([counted(len(commits), "commit", "commits")] if commits else []),
+        counted(len(history.names), history.noun, plural(history.noun)),
+        *([f"{counted(len(changes), 'change', 'changes')}: {_listed(causes)}"] if changes else []),
+    ]
+    return Head(tuple(history.runs), devices, more=tuple(more))
+
+
+def _listed(causes: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {cause}" for cause, number in causes.items())
+
+
+def _notes(history: History, changes: list[HistoryChange]) -> list[str]:
+    notes = list(history.notes)
+    if len(history.runs) < 2:
+        notes.append("one run is no history: nothing can have changed")
+    elif not changes:
+        notes.append(f"no change was found over {len(history.runs):,} runs")
+    return notes

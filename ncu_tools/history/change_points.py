@@ -1,0 +1,308 @@
+"""Where a series of runs changed its level: noisy values by two-sample tests at every split, counts by their steps.
+
+The test is the changepoint model of Hawkins, Qiu and Kang (Journal of Quality Technology 35, 2003, p. 355): after each
+run, the last 2, 3, ... runs are held against all those before them since the last change, by Student's t, and the
+largest of these decides. So a step is found after a few runs and a slow drift when it has added up, since a run is
+never held against the one before it. One run alone decides nothing. Values are clipped to a few spreads around the
+level so far (Winsorized, as Hawkins does for CUSUMs, Communications in Statistics 22, 1993, p. 2853), so that a wild
+run moves neither level nor spread.
+
+Values are logarithms: changes are relative. All series are tested at once, run by run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+from ncu_parsers.schema.tables import Floats
+
+Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.int64]
+
+LIMIT = 3.8
+"""Normal deviates at which one series has changed: measured, at most one false alarm in 1,000 runs
+(benchmarks/history.py)."""
+LENGTHS = np.array([2, 3, 4, 5, 6, 8, 11, 15, 20])
+"""How many of the last runs are held against those before. One run alone decides nothing."""
+FEWEST_AFTER, WINDOW = int(LENGTHS[0]), int(LENGTHS[-1])
+WILD, WILD_OF_FEW = 2.5, 5.0
+"""Spreads around the level at which a value is clipped, and while a series has few runs, which else never add up. One
+run clipped at 5 spreads is 3.5 deviates from any number of others: below the limit."""
+FEW, FREEDOM_OF_OTHERS = 6, 4.0
+"""With fewer runs, the spread is taken together with that of other series, which weighs as much as so many runs
+(moderated variances: Smyth, Statistical Applications in Genetics 3, 2004, article 3)."""
+MARKED_LIMIT = 3.0
+"""Normal deviates at a run where something else is known to have changed, which is one test and not a search."""
+OFTEN, LEAST_STEPS = 1 / 3, 4
+"""A count that differs between more of its runs than this, of at least so many steps, is noisy."""
+SMALLEST_SPREAD = 1e-9
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Series `series` has another level from run `begin` on, found when run `found` was there.
+
+    `before` and `after` are medians of the runs on both sides, `spread` is the relative deviation of a run before, 0
+    for counts that are exact. A `drift` goes from the one level to the other between `begin` and `end`.
+    """
+
+    series: int
+    begin: int
+    found: int
+    before: float
+    after: float
+    spread: float
+    drift: bool = False
+    end: int = 0
+
+
+def limit_for(series: int) -> float:
+    """The limit, in normal deviates, at which one of so many series has changed (Bonferroni).
+
+    However many are watched, one of them alarms without a change as rarely as one series alone.
+    """
+    return -NormalDist().inv_cdf(NormalDist().cdf(-LIMIT) / max(series, 1))
+
+
+def normal_deviates(t: Floats, freedom: Floats) -> Floats:
+    """Student's t as a normal deviate of the same probability, within 0.02 (Wallace, Biometrika 46, 1959, p. 124)."""
+    return np.sign(t) * (8 * freedom + 1) / (8 * freedom + 3) * np.sqrt(freedom * np.log1p(t * t / freedom))
+
+
+# ------------------------------------------------------------------------------------------------------------- counts
+
+
+def are_noisy(values: Floats, tolerance: float) -> Mask:
+    """Which series (columns of `values`, shape (runs, series)) differ between too many of their runs to be exact."""
+    steps, changed = _steps(values, tolerance)
+    return (steps >= LEAST_STEPS) & (changed > OFTEN * steps)
+
+
+def _steps(values: Floats, tolerance: float) -> tuple[Places, Places]:
+    filled = _last_known(values)
+    known = ~np.isnan(values[1:]) & ~np.isnan(filled[:-1])
+    return known.sum(axis=0), (known & _differ(filled[:-1], values[1:], tolerance)).sum(axis=0)
+
+
+def _differ(before: Floats, after: Floats, tolerance: float) -> Mask:
+    with np.errstate(invalid="ignore"):
+        return np.abs(after - before) > tolerance * np.maximum(np.abs(before), np.abs(after))
+
+
+def _last_known(values: Floats) -> Floats:
+    """The last known value of each series up to each run; NaN before the first."""
+    rows = np.where(np.isnan(values), -1, np.arange(len(values))[:, None])
+    rows = np.maximum.accumulate(rows, axis=0)
+    return np.where(rows >= 0, np.take_along_axis(values, np.maximum(rows, 0), axis=0), np.nan)
+
+
+def shifts_of_counts(values: Floats, tolerance: float) -> list[Shift]:
+    """Every step of exact counts, shape (runs, series); missing values are no change."""
+    before = _last_known(values)[:-1]
+    places = np.argwhere(_differ(before, values[1:], tolerance))
+    return [
+        Shift(series, run + 1, run + 1, float(before[run, series]), float(values[run + 1, series]), 0.0)
+        for run, series in places.tolist()
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------- noisy values
+
+
+class _Levels:
+    """Running sums of clipped logarithms of every series since its last change, as they were after each of the last
+    runs."""
+
+    def __init__(self, first: Floats, of_others: Floats, floor: Floats) -> None:
+        count = len(first)
+        self.of_others, self.floor, self.origin = of_others.copy(), floor, np.nan_to_num(first)
+        self.sums = np.zeros((3, count))
+        """Number, sum and sum of squares of the values."""
+        self.ring = np.zeros((3, WINDOW + 1, count))
+        self.begun = np.zeros(count, np.int64)
+
+    def spread(self) -> Floats:
+        """The deviation of a run around the level, with that of others while there are few runs."""
+        number, total, squares = self.sums
+        around = np.maximum(squares - total**2 / np.maximum(number, 1), 0.0)
+        return self._pooled(number, number - 1, around)
+
+    def _pooled(self, number: Floats, freedom: Floats, around: Floats) -> Floats:
+        of_others = np.where(number < FEW, FREEDOM_OF_OTHERS, 0.0)
+        variance = (of_others * self.of_others**2 + around) / np.maximum(of_others + freedom, 1.0)
+        return np.maximum(np.sqrt(variance), self.floor)
+
+    def add(self, run: int, values: Floats) -> None:
+        """Add a run's logarithms, NaN where a series has none."""
+        number, total, _ = self.sums
+        known, there = ~np.isnan(values), number > 0
+        self.origin = np.where(known & ~there & (self.origin == 0), np.nan_to_num(values), self.origin)
+        level, reach = total / np.maximum(number, 1), np.where(number < FEW, WILD_OF_FEW, WILD) * self.spread()
+        value = np.nan_to_num(values) - self.origin
+        value = np.where(there, np.clip(value, level - reach, level + reach), value)
+        self.sums += np.where(known, np.stack([np.ones_like(value), value, value * value]), 0.0)
+        self.ring[:, (run + 1) % (WINDOW + 1)] = self.sums
+
+    def restart(self, series: int, begin: int, values: Floats) -> None:
+        """Begin a series anew at run `begin`, with its logarithms from there on."""
+        spread = float(self.spread()[series])
+        known = values[~np.isnan(values)]
+        self.of_others[series], self.origin[series], self.begun[series] = spread, np.median(known), begin
+        clipped = np.clip(values - self.origin[series], -WILD * spread, WILD * spread)
+        parts = np.stack([np.ones_like(clipped), clipped, clipped**2])
+        sums = np.cumsum(np.where(np.isnan(clipped), 0.0, parts), axis=1)
+        self.ring[:, :, series] = 0.0
+        self.ring[:, (begin + 1 + np.arange(len(values))) % (WINDOW + 1), series] = sums
+        self.sums[:, series] = sums[:, -1]
+
+    def largest(self, run: int) -> tuple[Floats, Places]:
+        """For each series the largest deviate of its last runs from those before, and how many runs these are."""
+        past = self.ring[:, (run + 1 - LENGTHS) % (WINDOW + 1)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            numbers, means, around = zip(*(_moments(*part) for part in (past, self.sums[:, None] - past)), strict=True)
+            whole = numbers[0] + numbers[1]
+            of_others = np.where(whole < FEW + FEWEST_AFTER, FREEDOM_OF_OTHERS, 0.0)
+            spread = self._pooled(whole - FEWEST_AFTER, whole - 2, around[0] + around[1])
+            t = (means[1] - means[0]) / (spread * np.sqrt(1 / numbers[0] + 1 / numbers[1]))
+            deviates = normal_deviates(t, np.maximum(of_others + whole - 2, 1.0))
+        since = run + 1 - self.begun
+        possible = (LENGTHS[:, None] < since) & (numbers[0] >= 1) & (numbers[1] >= FEWEST_AFTER)
+        deviates = np.where(possible, deviates, 0.0)
+        best = np.abs(deviates).argmax(axis=0)
+        return np.take_along_axis(deviates, best[None], axis=0)[0], LENGTHS[best]
+
+
+def _moments(number: Floats, total: Floats, squares: Floats) -> tuple[Floats, Floats, Floats]:
+    mean = total / number
+    return number, mean, np.maximum(squares - total * mean, 0.0)
+
+
+def first_alarms(logs: Floats, of_others: Floats, floor: Floats, limit: float) -> list[tuple[int, int, int]]:
+    """(series, begin, found) of every alarm, as it comes while runs are added: shape (runs, series), logarithms.
+
+    `of_others` is the spread that is believed while a series has few runs, `floor` the least spread; one per series.
+    """
+    levels = _Levels(logs[0], of_others, floor)
+    found = []
+    for run, values in enumerate(logs):
+        levels.add(run, values)
+        deviates, lengths = levels.largest(run)
+        for series in np.flatnonzero(np.abs(deviates) > limit).tolist():
+            begin = run + 1 - int(lengths[series])
+            found.append((series, begin, run))
+            levels.restart(series, begin, logs[begin : run + 1, series])
+    return found
+
+
+def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, limit: float) -> list[Shift]:
+    """The changes of noisy values, shape (runs, series), positive; each placed where all runs together say it began.
+
+    Changes of one series that follow each other in one direction, within `WINDOW` runs, are one drift.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(values > 0, np.log(values), np.nan)
+    by_series: dict[int, list[tuple[int, int]]] = {}
+    for series, begin, run in first_alarms(logs, of_others, floor, limit):
+        by_series.setdefault(series, []).append((begin, run))
+    return [
+        shift
+        for series, alarms in by_series.items()
+        for shift in _placed(series, logs[:, series], alarms, float(floor[series]))
+    ]
+
+
+def _placed(series: int, logs: Floats, alarms: Sequence[tuple[int, int]], floor: float) -> list[Shift]:
+    """The shifts of one series, by its alarms."""
+    begins = [begin for begin, _ in alarms]
+    bounds = [0, *begins, len(logs)]
+    for number in range(1, len(bounds) - 1):
+        bounds[number] = _split(logs, bounds[number - 1], bounds[number + 1], bounds[number])
+    levels = [_level(logs[bounds[at] : bounds[at + 1]]) for at in range(len(bounds) - 1)]
+    shifts: list[Shift] = []
+    for number, (_, run) in enumerate(alarms, 1):
+        low, begin, high = bounds[number - 1 : number + 2]
+        before, after = levels[number - 1], levels[number]
+        ramp = ramp_in(logs[max(low, begin - 2 * WINDOW) : min(high, begin + 2 * WINDOW)])
+        start = max(low, begin - 2 * WINDOW)
+        spread = spread_of(logs[low:begin], floor)
+        last = shifts[-1] if shifts else None
+        if last and begin - last.end <= WINDOW and (after > before) == (last.after > last.before):
+            shifts[-1] = Shift(
+                series, last.begin, last.found, last.before, float(np.exp(after)), last.spread, True, high - 1
+            )
+        elif ramp is not None:
+            rise, top = start + ramp[0], start + ramp[1]
+            ends = _level(logs[low : max(rise, low + 1)]), _level(logs[min(top, high - 2) : high])
+            shifts.append(Shift(series, rise, run, math.exp(ends[0]), math.exp(ends[1]), spread, True, top))
+        else:
+            shifts.append(Shift(series, begin, run, math.exp(before), math.exp(after), spread, end=begin))
+    return shifts
+
+
+def _split(logs: Floats, low: int, high: int, likely: int) -> int:
+    """The split of runs low to high - 1 into two levels with the least absolute deviations; near the `likely` one."""
+    places = range(max(low + 1, likely - WINDOW), min(high - 1, likely + WINDOW) + 1)
+    lost = {place: _deviations(logs[low:place]) + _deviations(logs[place:high]) for place in places}
+    return min(lost, key=lambda place: (lost[place], abs(place - likely)), default=likely)
+
+
+def _deviations(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.abs(known - np.median(known)).sum()) if len(known) else 0.0
+
+
+def _level(values: Floats) -> float:
+    """The median of the last `WINDOW` known values."""
+    known = values[~np.isnan(values)][-WINDOW:]
+    return float(np.median(known)) if len(known) else np.nan
+
+
+def spread_of(logs: Floats, floor: float = 0.0) -> float:
+    """The deviation of a run from its level: 1.4826 times the median absolute deviation of the last runs.
+
+    Of fewer than three runs the `floor`.
+    """
+    known = logs[~np.isnan(logs)][-WINDOW:]
+    if len(known) < 3:
+        return floor
+    return max(1.4826 * float(np.median(np.abs(known - np.median(known)))), floor)
+
+
+SHORTEST_RAMP, BETTER = 5, 0.8
+"""A drift takes at least so many runs, and leaves less than this share of the squares that a step leaves."""
+
+
+def ramp_in(logs: Floats) -> tuple[int, int] | None:
+    """Where a drift begins and ends, as indices into `logs`; None where a step fits as well.
+
+    The drift is level, then straight, then level. Its squared residuals are held against those of the best step.
+    """
+    known = np.flatnonzero(~np.isnan(logs))
+    values, count = logs[known], len(known)
+    if count < SHORTEST_RAMP + 2:
+        return None
+    places = np.arange(count)
+    splits = places[1:]
+    steps = (splits[:, None] <= places).astype(np.float64)
+    pairs = [(low, high) for low in range(count - SHORTEST_RAMP) for high in range(low + SHORTEST_RAMP, count)]
+    lows, highs = np.array(pairs).T
+    ramps = np.clip((places - lows[:, None]) / (highs - lows)[:, None], 0.0, 1.0)
+    of_steps, of_ramps = _residuals(steps, values), _residuals(ramps, values)
+    best = int(of_ramps.argmin())
+    if of_ramps[best] >= BETTER * of_steps.min():
+        return None
+    return int(known[lows[best]]) + 1, int(known[highs[best]])
+
+
+def _residuals(shapes: Floats, values: Floats) -> Floats:
+    """What least squares of `values` on a constant and each row of `shapes` leave."""
+    shapes, values = shapes - shapes.mean(axis=1, keepdims=True), values - values.mean()
+    squares = (shapes**2).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        explained = np.where(squares > 0, (shapes @ values) ** 2 / squares, 0.0)
+    return np.asarray((values**2).sum() - explained)

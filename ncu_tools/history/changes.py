@@ -1,0 +1,260 @@
+"""What changed in a history, run by run: counts first, then cycles, then time; and the change that all share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.history.change_points import (
+    FEW,
+    MARKED_LIMIT,
+    SMALLEST_SPREAD,
+    WINDOW,
+    Shift,
+    are_noisy,
+    limit_for,
+    shifts_of_counts,
+    shifts_of_values,
+    spread_of,
+)
+from ncu_tools.history.quantities import LAUNCHES, TIME, WatchedQuantity, quantities
+from ncu_tools.history.run_summary import VARIANCE, RunFacts
+from ncu_tools.history.series import EVERY, SHAPES, History
+
+SPREAD_OF_RUNS = 0.02
+"""What the times of two runs are taken to differ by where nothing says it: too few runs and series."""
+JITTER_NS = 80.0
+"""What two launches of a short kernel differ by, as a standard deviation: half of `compare`'s 160 ns."""
+LEAST_DIFFERENCES = 10
+"""Run-to-run differences that it takes to say what runs of a history differ by."""
+RUNS_LOOKED_AT = 200
+NEAR = 2
+"""Runs by which the place of a noisy change may be off; nearer ones are one change."""
+MANY = 10
+"""Series that it takes to speak of all."""
+COMMON_LEAST = 0.01
+"""Least common change of all series that is shown in a history of few runs."""
+
+
+@dataclass(frozen=True)
+class FoundChange:
+    """A change of a quantity of a series (`EVERY`: the median over all), before its cause is known."""
+
+    quantity: str
+    shift: Shift
+
+
+@dataclass
+class Moves:
+    """All that moved in a history: shifts by quantity, and the runs from which on a condition is another one."""
+
+    found: list[FoundChange] = field(default_factory=list)
+    conditions: dict[int, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    """Run -> condition -> before, after; compared with the last run that knew it."""
+    mixes: set[tuple[int, int]] = field(default_factory=set)
+    """(series, run) from which on launches have other grids, blocks or ranges."""
+    counts: dict[int, list[FoundChange]] = field(default_factory=dict)
+    """Series -> the changes of its exact counts."""
+    marks: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Series -> the runs at which its counts, its mix of launches or a condition of the run changed."""
+
+
+def moves_in(history: History) -> Moves:
+    """Every change of a history, without causes, in the order of the quantities."""
+    moves = Moves(conditions=_other_conditions(history.facts))
+    moves.mixes = {(one.series, one.begin) for one in shifts_of_counts(history.values(SHAPES), 1e-5)}
+    noisy: list[tuple[WatchedQuantity, Floats]] = []
+    for quantity in quantities().values():
+        if not history.has(quantity.name):
+            continue
+        values = history.values(quantity.name)
+        is_noisy = are_noisy(values, quantity.tolerance) if quantity.exact else np.ones(values.shape[1], bool)
+        for shift in shifts_of_counts(np.where(is_noisy, np.nan, values), quantity.tolerance):
+            found = FoundChange(quantity.name, shift)
+            moves.found.append(found)
+            moves.counts.setdefault(shift.series, []).append(found)
+        if is_noisy.any():
+            noisy.append((quantity, np.where(is_noisy, values, np.nan)))
+    moves.marks = _marks(moves, len(history.names))
+    for quantity, values in noisy:
+        moves.found += [FoundChange(quantity.name, shift) for shift in _noisy_shifts(history, quantity, values, moves)]
+    if history.has(TIME):
+        moves.found += [FoundChange(TIME, shift) for shift in _common_shifts(history.values(TIME))]
+    return moves
+
+
+def _other_conditions(facts: list[RunFacts]) -> dict[int, dict[str, tuple[str, str]]]:
+    found: dict[int, dict[str, tuple[str, str]]] = {}
+    known: dict[str, str] = {}
+    for run, one in enumerate(facts):
+        for name, value in one.conditions.items():
+            before = known.get(name, value)
+            if before != value:
+                found.setdefault(run, {})[name] = before, value
+            known[name] = value
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------ noisy values
+
+
+def _noisy_shifts(history: History, quantity: WatchedQuantity, values: Floats, moves: Moves) -> list[Shift]:
+    """The changes of a noisy quantity: those that tests find, and those at runs where something else changed."""
+    floor = _floors(history, quantity, values)
+    of_others = np.maximum(_spread_of_others(values), _within_runs(history, quantity, values))
+    watched = int((~np.isnan(values)).any(axis=0).sum())
+    marks = moves.marks
+    shifts = [
+        _at_mark(shift, marks.get(shift.series, ()))
+        for shift in shifts_of_values(values, np.maximum(of_others, floor), floor, limit_for(watched))
+    ]
+    begun: dict[int, list[int]] = {}
+    for shift in shifts:
+        begun.setdefault(shift.series, []).append(shift.begin)
+    for series, runs in marks.items():
+        found = begun.get(series, [])
+        bounds = sorted({0, len(values), *found, *runs})
+        for run in runs:
+            if not any(abs(run - one) <= NEAR for one in found):
+                at = bounds.index(run)
+                tested = _tested(
+                    values[:, series],
+                    series,
+                    (bounds[at - 1], run, bounds[at + 1]),
+                    max(of_others[series], floor[series]),
+                )
+                shifts += [tested] if tested is not None else []
+    return shifts
+
+
+def _floors(history: History, quantity: WatchedQuantity, values: Floats) -> Floats:
+    """The least relative spread of each series: that of the quantity, and of times what a clock's ticks say."""
+    floor = np.full(values.shape[1], quantity.floor)
+    if quantity.name != TIME:
+        return floor
+    level, launches = _middle(values), _middle(history.values(LAUNCHES))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ticks = JITTER_NS / np.sqrt(launches) / level
+    return np.asarray(np.maximum(floor, np.nan_to_num(ticks, posinf=0.0)))
+
+
+def _middle(values: Floats) -> Floats:
+    """The median of each series over its last runs; NaN where it has none there."""
+    last = values[-RUNS_LOOKED_AT:]
+    with np.errstate(all="ignore"):
+        return np.array([np.median(one[~np.isnan(one)]) if (~np.isnan(one)).any() else np.nan for one in last.T])
+
+
+def _spread_of_others(values: Floats) -> float:
+    """What two runs of this history differ by, over all series: from differences of logarithms, whose steps are few."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.diff(np.log(values[-RUNS_LOOKED_AT:]), axis=0)
+    steps = steps[np.isfinite(steps)]
+    if len(steps) < LEAST_DIFFERENCES:
+        return SPREAD_OF_RUNS
+    return 1.4826 * float(np.median(np.abs(steps))) / math.sqrt(2)
+
+
+def _within_runs(history: History, quantity: WatchedQuantity, values: Floats) -> Floats:
+    """The relative error of a run's mean time by the scatter of its launches; 0 where that is not known."""
+    if quantity.name != TIME:
+        return np.zeros(values.shape[1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.sqrt(history.values(VARIANCE)) / values
+    return np.asarray(np.nan_to_num(_middle(relative)))
+
+
+def _marks(moves: Moves, count: int) -> dict[int, tuple[int, ...]]:
+    of_runs = set(moves.conditions)
+    marks: dict[int, set[int]] = {series: set(of_runs) for series in range(count)} if of_runs else {}
+    for series, found in moves.counts.items():
+        marks.setdefault(series, set()).update(one.shift.begin for one in found)
+    for series, run in moves.mixes:
+        marks.setdefault(series, set()).add(run)
+    return {series: tuple(sorted(runs)) for series, runs in marks.items()}
+
+
+def _at_mark(shift: Shift, marks: tuple[int, ...]) -> Shift:
+    """The shift, placed at the mark next to it if one is near: what is exact says better where it began."""
+    near = [run for run in marks if abs(run - shift.begin) <= NEAR]
+    if not near or shift.drift:
+        return shift
+    begin = min(near, key=lambda run: abs(run - shift.begin))
+    return replace(shift, begin=begin, end=begin)
+
+
+def _tested(values: Floats, series: int, bounds: tuple[int, int, int], of_others: float) -> Shift | None:
+    """The shift of a series at a run where something else changed, if its level moved beyond the spread.
+
+    One test where to look is known; one run after it suffices.
+    """
+    low, run, high = bounds
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(values)
+    before, after = (part[np.isfinite(part)] for part in (logs[low:run][-WINDOW:], logs[run:high][:WINDOW]))
+    if not len(before) or not len(after):
+        return None
+    own = spread_of(before, SMALLEST_SPREAD) if len(before) >= FEW else of_others
+    ends = float(np.median(before)), float(np.median(after))
+    if abs(ends[1] - ends[0]) <= MARKED_LIMIT * own * np.sqrt(1 / len(before) + 1 / len(after)):
+        return None
+    return Shift(series, run, run, float(np.exp(ends[0])), float(np.exp(ends[1])), own, end=run)
+
+
+# ------------------------------------------------------------------------------------------- what all have in common
+
+
+def _common_shifts(times: Floats) -> list[Shift]:
+    """The changes of the median over series, of runs that many series have in common with the one before.
+
+    Each run's median ratio to the last known time of each series makes an index, which is judged as any noisy series.
+    While it has few runs, a median that is beyond its own error over the series is a change.
+    """
+    index, error = _common_index(times)
+    if not (error > 0).any():
+        return []
+    of_others = np.array([max(float(np.median(error[error > 0])), COMMON_LEAST)])
+    floor = np.array([COMMON_LEAST / MARKED_LIMIT])
+    shifts = shifts_of_values(np.exp(index)[:, None], of_others, floor, limit_for(1))
+    if len(times) < 2 * FEW:
+        steps = np.diff(index, prepend=0.0)
+        clear = np.flatnonzero((np.abs(steps) > np.maximum(MARKED_LIMIT * error, COMMON_LEAST)) & (error > 0))
+        shifts = [
+            Shift(EVERY, run, run, float(np.exp(index[run - 1])), float(np.exp(index[run])), float(error[run]), end=run)
+            for run in clear.tolist()
+        ]
+    return [_in_ns(replace(one, series=EVERY), times) for one in shifts]
+
+
+def _common_index(times: Floats) -> tuple[Floats, Floats]:
+    """The sum of median log ratios up to each run, and the standard error of each; 0 where too few series are known.
+
+    The error is that of a median of normal values, 1.2533 times that of their mean, with a spread by the median
+    absolute deviation.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(times)
+    index, error = np.zeros(len(times)), np.zeros(len(times))
+    last = logs[0].copy()
+    for run in range(1, len(times)):
+        steps = logs[run] - last
+        steps = steps[np.isfinite(steps)]
+        index[run] = index[run - 1]
+        if len(steps) >= MANY:
+            middle = float(np.median(steps))
+            index[run] += middle
+            spread = 1.4826 * float(np.median(np.abs(steps - middle)))
+            error[run] = 1.2533 * spread / np.sqrt(len(steps)) or np.finfo(float).tiny
+        last = np.where(np.isfinite(logs[run]), logs[run], last)
+    return index, error
+
+
+def _in_ns(shift: Shift, times: Floats) -> Shift:
+    """The shift of the index as the median time before it, and what that became."""
+    before = times[: shift.begin]
+    last = next((row[~np.isnan(row)] for row in before[::-1] if (~np.isnan(row)).any()), np.array([1.0]))
+    level = float(np.median(last))
+    return replace(shift, before=level, after=level * shift.after / shift.before)

@@ -1,0 +1,137 @@
+"""Where a series changed: counts at each step, noisy values after a few runs and never by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.history.change_points import (
+    LIMIT,
+    WINDOW,
+    Shift,
+    are_noisy,
+    limit_for,
+    normal_deviates,
+    ramp_in,
+    shifts_of_counts,
+    shifts_of_values,
+    spread_of,
+)
+
+RNG = np.random.default_rng(7)
+NAN = np.nan
+
+
+def noisy(level: float, count: int, spread: float = 0.01) -> Floats:
+    """Values around a level, by their relative spread."""
+    return level * np.exp(spread * np.random.default_rng(count).standard_normal(count))
+
+
+def found(*parts: Floats, of_others: float = 0.01, floor: float = 1e-4, series: int = 1) -> list[Shift]:
+    """The shifts of one series that is made of parts."""
+    values = np.concatenate(parts)[:, None]
+    return shifts_of_values(values, np.array([of_others]), np.array([floor]), limit_for(series))
+
+
+class TestCounts:
+    def test_change_at_every_step_and_keep_their_value_over_runs_that_lack_them(self) -> None:
+        values = np.array([[5.0, 1], [5, 1], [NAN, 1], [6, 1], [6, NAN], [5, 1]])
+        assert [(one.series, one.begin, one.before, one.after) for one in shifts_of_counts(values, 0.0)] == [
+            (0, 3, 5, 6), (0, 5, 6, 5),
+        ]  # fmt: skip
+
+    def test_within_their_tolerance_are_the_same(self) -> None:
+        values = np.array([[1000.0], [1004], [1006.1]])
+        assert shifts_of_counts(values, 0.005) == []
+        assert len(shifts_of_counts(values, 0.001)) == 2
+
+    def test_from_nothing_are_a_change(self) -> None:
+        assert [one.after for one in shifts_of_counts(np.array([[0.0], [3]]), 0.5)] == [3]
+
+    def test_that_move_in_most_runs_are_noisy_and_of_few_runs_are_not(self) -> None:
+        moving = np.array([[1.0, 1], [2, 1], [3, 1], [4, 2], [5, 2]])
+        assert are_noisy(moving, 0.0).tolist() == [True, False]
+        assert not are_noisy(moving[:4], 0.0).any()
+
+
+class TestNoisyValues:
+    def test_show_a_step_where_it_is_with_both_levels(self) -> None:
+        (one,) = found(noisy(100, 30), noisy(105, 12))
+        assert one.begin == 30
+        assert 30 < one.found <= 34
+        assert (one.before, one.after) == (pytest.approx(100, rel=0.01), pytest.approx(105, rel=0.01))
+        assert not one.drift
+        assert one.spread == pytest.approx(0.01, rel=0.5)
+
+    def test_do_not_change_by_one_wild_run_however_wild(self) -> None:
+        assert found(noisy(100, 25), np.array([900.0]), noisy(100, 26)) == []
+        assert found(noisy(100, 25), np.array([900.0])) == []
+
+    def test_show_two_steps_and_the_way_back(self) -> None:
+        shifts = found(noisy(100, 25), noisy(110, 26), noisy(100, 27))
+        assert [one.begin for one in shifts] == [25, 51]
+        assert shifts[1].after == pytest.approx(100, rel=0.01)
+
+    def test_add_a_slow_drift_up_to_one_change(self) -> None:
+        drift = noisy(100, 60) * np.exp(0.002 * np.maximum(np.arange(60) - 20, 0))
+        (one,) = found(drift)
+        assert one.drift
+        assert 15 <= one.begin <= 35
+        assert one.end == 59
+        assert one.after / one.before == pytest.approx(1.075, abs=0.03)
+
+    def test_of_few_runs_are_judged_by_the_spread_of_other_series(self) -> None:
+        few = [np.array([100.0, 100.1, 100, 103, 103.1, 103, 103.1])]
+        assert len(found(*few, of_others=0.002)) == 1
+        assert found(*few, of_others=0.05) == []
+
+    def test_that_do_not_scatter_have_at_least_the_floor_as_spread(self) -> None:
+        steady = [np.full(20, 100.0), np.full(10, 100.1)]
+        assert len(found(*steady, floor=1e-4)) == 1
+        assert found(*steady, floor=0.01) == []
+
+    def test_may_be_missing_in_runs(self) -> None:
+        values = np.concatenate([noisy(100, 30), noisy(110, 30)])
+        values[::3] = NAN
+        (one,) = found(values)
+        assert abs(one.begin - 30) <= 1
+
+    def test_are_judged_each_alone(self) -> None:
+        values = np.stack([noisy(100, 40), np.concatenate([noisy(5, 20), noisy(6, 20)])], axis=1)
+        shifts = shifts_of_values(values, np.full(2, 0.01), np.full(2, 1e-4), limit_for(2))
+        assert [(one.series, one.begin) for one in shifts] == [(1, 20)]
+
+    def test_begin_where_all_runs_say_and_not_where_the_alarm_took_them_to(self) -> None:
+        (one,) = found(noisy(100, 40, 0.02), noisy(103, 40, 0.02))
+        assert abs(one.begin - 40) <= 3
+
+
+class TestTheLimit:
+    def test_is_higher_the_more_series_are_watched(self) -> None:
+        assert limit_for(1) == pytest.approx(LIMIT)
+        assert 4.9 < limit_for(500) < 5.3
+
+    def test_of_students_t_is_that_of_a_normal_deviate(self) -> None:
+        # Abramowitz and Stegun, table 26.10: P(|T| > t) = 0.01 and 0.002, of the normal deviates 2.5758 and 3.0902.
+        assert normal_deviates(np.array([3.169, 2.750]), np.array([10.0, 30.0])) == pytest.approx(
+            [2.5758] * 2, abs=0.02
+        )
+        assert normal_deviates(np.array([-4.144]), np.array([10.0])) == pytest.approx([-3.0902], abs=0.02)
+
+
+class TestARamp:
+    def test_is_told_from_a_step_by_what_each_leaves(self) -> None:
+        flat, up = np.zeros(15), np.linspace(0, 1, 12)
+        assert ramp_in(np.concatenate([flat, np.ones(15)])) is None
+        begin, end = ramp_in(np.concatenate([flat, up, np.ones(8)])) or (0, 0)
+        assert (begin, end) == (16, 26)
+
+    def test_needs_enough_runs(self) -> None:
+        assert ramp_in(np.linspace(0, 1, 6)) is None
+
+
+def test_the_spread_is_that_of_the_last_runs_by_the_median_deviation() -> None:
+    logs = np.concatenate([np.array([0.0, 50.0] * 10), np.array([1.0, 2.0, 3.0, 4.0] * (WINDOW // 4))])
+    assert spread_of(logs) == pytest.approx(1.4826)
+    assert spread_of(np.array([1.0, 9.0]), 0.5) == 0.5
