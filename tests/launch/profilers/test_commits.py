@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from ncu_launch.profilers.commits import commit_here, dates_of
 
+GIT = shutil.which("git")
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+@pytest.mark.skipif(GIT is None, reason="git is not installed")
 def test_a_commit_has_its_date_and_is_known_by_a_part_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -22,7 +24,7 @@ def test_a_commit_has_its_date_and_is_known_by_a_part_of_its_name(
         monkeypatch.setenv(f"GIT_{variable}_EMAIL", "a@example.org")
         monkeypatch.setenv(f"GIT_{variable}_DATE", "2026-03-01T10:00:00+01:00")
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "First"]):
-        subprocess.run(["git", *words], check=True)
+        subprocess.run([str(GIT), *words], check=True)
     commit, date = commit_here()
     assert (len(commit), date) == (40, "2026-03-01T10:00:00+01:00")
     assert dates_of([commit[:8], "f" * 40, "--all", "HEAD"]) == {commit[:8]: date}
