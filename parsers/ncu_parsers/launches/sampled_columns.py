@@ -1,4 +1,4 @@
-"""The columns of sampled metrics beside the launches of a timeline, whichever tool sampled them."""
+"""Columns of sampled metrics in the launches of a timeline, for every tool that samples."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NAMED = 4
 
 
 class SampledColumns:
-    """The columns of sampled metrics, in % of their peak, for the operations of a timeline as they come in parts.
+    """Builds the columns of sampled metrics, in % of peak, for the operations of a timeline, one batch at a time.
 
-    An operation has the mean of the GPU's samples over its time, weighted by their overlap; null if it takes fewer than
-    five periods of sampling, if samples cover less than 90 % of it, or if its GPU is not known. `sampled_samples` is
-    the number of samples in that mean, 0 for none.
+    A value is the mean of the GPU's samples during the operation, weighted by overlap; null if the operation takes
+    fewer than five sampling periods, if samples cover less than 90 % of it, or if its GPU is unknown. `sampled_samples`
+    is the number of samples in the mean, 0 for none.
     """
 
     def __init__(self, activity: SampledActivity) -> None:
@@ -27,15 +27,15 @@ class SampledColumns:
         self._operations = self._of_gpus = self._without = 0
 
     def beside(self, table: pa.Table, start: Integers, end: Integers, place: Integers) -> pa.Table:
-        """The table of some operations with their columns; as it is where no GPU was sampled."""
+        """Append the sampled columns to a batch of operations; unchanged if no GPU was sampled."""
         for field, values in self.columns(start, end, place):
             table = table.append_column(field, values)
         return table
 
     def columns(self, start: Integers, end: Integers, place: Integers) -> list[tuple[pa.Field, pa.Array]]:
-        """The columns of some operations by their times in ns and the number of their GPU, `MISSING` if not known.
+        """The sampled columns of a batch: start and end in ns, and each operation's GPU number, `MISSING` if unknown.
 
-        There is none where no GPU was sampled.
+        Empty if no GPU was sampled.
         """
         gpus = self._activity.gpus
         if not gpus:
@@ -75,7 +75,7 @@ class SampledColumns:
         return found_columns  # fmt: skip
 
     def notes(self) -> list[str]:
-        """Notes on what was left out, on the samples of each GPU, and on operations without any."""
+        """Notes on samples left out, on each GPU's samples, and on operations without samples."""
         notes = [*self._activity.notes, *_notes_on_gpus(self._activity)]
         if self._without:
             notes.append(

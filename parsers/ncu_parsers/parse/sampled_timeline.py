@@ -1,4 +1,4 @@
-"""A timeline with the activity that its tool sampled: its operations, and the samples of each GPU."""
+"""A timeline's operations together with the GPU activity that its tool sampled."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class SampledTimeline:
 
 
 def is_timeline(source: Source) -> bool:
-    """Whether a file is a recording over time, by its first bytes and name."""
+    """Whether a file is a timeline, by its first bytes and name."""
     kind = kind_of(source)
     return kind is not None and bool(kind.origin)
 
 
 def read_sampled_timeline(source: Source) -> SampledTimeline:
-    """Read one recording. Raises `NcuBenchError` as reading its launches does."""
+    """Read a timeline and its samples. Raises `NcuBenchError` for the same reasons as `read_launches`."""
     kind = kind_of(source)
     if kind is None or not kind.origin:
         raise ValueError(f"{source.name} is no timeline")

@@ -26,14 +26,14 @@ from ncu_tools.kernels.source.spread.over_time import SPARKLINE_WIDTH, sparkline
 EVERYTHING = "(all operations)"
 BY_RANGE, BY_KERNEL = "nvtx", "name"
 MOST_OF_OTHERS = 0.1
-"""The part of a piece of time that operations of others may take; a mean over more would not be that of a group."""
+"""Largest share of an interval that other groups' operations may take, for the interval to count in a group's mean."""
 
 
 @dataclass(frozen=True)
 class SampledMetric:
-    """A metric of a GPU over a recording: mean and peak of its samples, and its course as a text.
+    """A sampled metric of one GPU over a recording: mean, peak, and its course as a sparkline.
 
-    It is in % of its peak, or as the tool named it, in a `unit` that is "" where the name does not say it.
+    `unit` is % of peak, or the tool's own unit; "" if the name does not state one.
     """
 
     gpu: int
@@ -51,9 +51,9 @@ class SampledMetric:
 
 @dataclass(frozen=True)
 class SampledGroup:
-    """What a GPU did while the operations of a range or kernel ran: `means` in % by column, None where none is known.
+    """GPU activity while the operations of a range or kernel ran: `means` in % by column, None if unknown.
 
-    `busy_ns` is the time in which its operations ran, `sampled_ns` the time of the samples that the means are of.
+    `busy_ns`: time in which the group's operations ran. `sampled_ns`: time covered by the samples in the means.
     """
 
     group: str
@@ -66,7 +66,7 @@ class SampledGroup:
 
 
 def metrics_over_time(timeline: SampledTimeline, width: int = SPARKLINE_WIDTH) -> list[SampledMetric]:
-    """Every metric of every GPU over the recording, from its first sample to its last, then what the driver says."""
+    """Every metric of each GPU over the recording, from first to last sample; the driver's values come last."""
     return [
         _over_time(gpu, name, samples, width)
         for gpus in (timeline.activity.gpus, timeline.activity.environment)
@@ -96,9 +96,9 @@ def _over_time(gpu: int, name: str, samples: GpuSamples, width: int) -> SampledM
 
 
 def groups(timeline: SampledTimeline, by: str) -> list[SampledGroup]:
-    """The ranges (`BY_RANGE`) or kernels (`BY_KERNEL`) of a timeline on each sampled GPU, behind all operations.
+    """Per sampled GPU: all operations, then the ranges (`BY_RANGE`) or kernels (`BY_KERNEL`), longest busy time first.
 
-    The longest busy is first. An operation belongs to every range that is open where it was launched.
+    An operation belongs to every range that was open at its launch.
     """
     table = timeline.operations
     if table is None or SAMPLED_GPU not in table.column_names:
@@ -120,7 +120,7 @@ def groups(timeline: SampledTimeline, by: str) -> list[SampledGroup]:
 
 
 def _rows_by(table: pa.Table, by: str) -> dict[str, Integers]:
-    """The rows of the operations of each range or kernel, and of all."""
+    """Row numbers of the operations, by range or kernel; `EVERYTHING` has all rows."""
     names: list[tuple[str, ...]]
     if by == BY_KERNEL:
         short_codes, texts = tables.codes(table, "kernel_name")
@@ -140,7 +140,10 @@ def _rows_by(table: pa.Table, by: str) -> dict[str, Integers]:
 def _of_group(
     name: str, gpu: int, samples: GpuSamples, own: tuple[Integers, Integers], everything: tuple[Integers, Integers]
 ) -> SampledGroup:
-    """Operations less than a period apart are one piece. Long pieces count in which others take hardly any time."""
+    """Means over the group's intervals; operations less than a sampling period apart are merged into one interval.
+
+    An interval counts if it is long enough and other groups take at most `MOST_OF_OTHERS` of it.
+    """
     busy = merged(*own, 0)
     begins, ends = merged(*own, 0.0 if np.isnan(samples.period_ns) else samples.period_ns)
     of_others = time_within(everything, begins, ends) - time_within(busy, begins, ends)
@@ -158,6 +161,6 @@ def _of_group(
 
 
 def _integers(table: pa.Table, name: str) -> Integers:
-    """A column of ns as int64; operations without a time never get here, since they have no sampled GPU."""
+    """An int64 column in ns; operations without a time have no sampled GPU and were dropped by the caller."""
     values: Floats = tables.floats(table, name)
     return np.nan_to_num(values).astype(np.int64)

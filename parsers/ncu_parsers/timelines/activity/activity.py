@@ -256,10 +256,10 @@ class Overheads(_Columns):
 
 @dataclass(frozen=True)
 class EventWaits(_Columns):
-    """Streams that waited for an event, in order of the calls that made them wait.
+    """Waits of streams for events (cudaStreamWaitEvent), in order of the API calls.
 
-    From the call with `correlation` on, `stream` of a context of a process waits for what was launched on stream
-    `source` before the call with the correlation id `record` recorded the event; `MISSING` where these are not known.
+    After the call `correlation`, `stream` waits for the work that was launched on stream `source` before the event was
+    recorded by the call `record` (a correlation id). Unknown values are `MISSING`.
     """
 
     start: Integers
@@ -281,8 +281,8 @@ class Window(NamedTuple):
 class LaunchFacts(NamedTuple):
     """Recorded facts on an operation besides its times, or on the range that launched it; None if not recorded.
 
-    `path` are the scopes around it, outermost first, if the operation itself names them; `more` are further columns of
-    the launches by name, `numbers` those of whole numbers, by names of `FACTS`. `occupancy` is an estimate in %.
+    `path`: enclosing scopes, outermost first, if the operation names them. `more`: further text columns by name.
+    `numbers`: whole numbers by names of `FACTS`. `occupancy`: the profiler's estimate in %.
     """
 
     grid: tuple[int, int, int] | None = None
@@ -304,12 +304,12 @@ FACTS = {
     "block_limit_barriers": "block", "allocated_registers_per_block": "register",
     "allocated_shared_memory_per_block": "byte",
 }  # fmt: skip
-"""`LaunchFacts.numbers` by name, with their units: the stream's priority, the channel of the hardware that took the
-launch, the blocks that fit on an SM, how many of them each resource allows, and what a block is given of two."""
+"""Names and units of `LaunchFacts.numbers`: stream priority, hardware channel, blocks that fit on an SM, the limit that
+each resource sets on them, and registers and shared memory allocated per block."""
 
 
 class Dependencies(NamedTuple):
-    """Rows of operations, in pairs: `after` starts when `before` has ended, by an edge of a CUDA graph."""
+    """Pairs of operations (row numbers): `after` starts when `before` has ended, by an edge of a CUDA graph."""
 
     before: Integers
     after: Integers
@@ -332,17 +332,16 @@ class CollectiveArguments(NamedTuple):
 
 @dataclass(frozen=True)
 class Activity:
-    """One recording. `collectives` are the arguments of communication kernels, by their row in `operations`.
+    """One recording of a profiler, as tables.
 
-    `devices` are names by (process, device). `missing` says, a sentence each, what was not recorded. Where a part of
-    the time alone was read, `whole` is when the recording's first operation or API call begins and its last one ends.
-    `utc_ns` is the zero of its times in ns since 1970, `uuids` are GPUs' own numbers by (process, device), where known.
-    `vendors` made the GPUs, whose compute capabilities are `capabilities`. `facts` are distinct, and `fact` is the
-    place of each operation's among them; None where the reader says none. `as_written` are the rows of `operations` in
-    the order of the file, None for that of their starts. `broken` events and `others`, of no use here, were left out.
-    `session` is what the recording says of itself, `rank` that of its process in a distributed run. `recorded_with` is
-    how to record the like. `sampled` is what its tool sampled of whole GPUs beside that. `dependencies` are
-    edges of CUDA graphs.
+    `collectives`: arguments of communication kernels by row of `operations`. `devices`, `uuids`, `vendors` and
+    `capabilities` (compute capability): by (process, device). `missing`: sentences on what was not recorded. `whole`:
+    first start to last end of the recording, if only a part of its time was read. `utc_ns`: the zero of all times, in
+    ns since 1970. `facts`: distinct facts, indexed by `fact` for each operation; None if there are none. `as_written`:
+    rows of `operations` in file order; None if the file is ordered by start. `broken`, `others`: numbers of unreadable
+    and of unused events. `session`: single values that describe the recording; `rank`: its rank in a distributed run.
+    `recorded_with`: the command for another such recording. `sampled`: samples of whole GPUs. `dependencies`: edges of
+    CUDA graphs.
     """
 
     name: str
@@ -491,7 +490,7 @@ class Numbered:
         return self._numbers.setdefault(value, len(self._numbers))
 
     def numbers(self, values: Integers) -> Codes:
-        """The number of each of many whole numbers, few of which differ."""
+        """Numbers of an integer column that has few distinct values."""
         distinct, code = np.unique(values, return_inverse=True)
         found = np.array([self.number(value) for value in distinct.tolist()], np.int32)
         return found[code.reshape(-1)]

@@ -138,14 +138,14 @@ class Recording:
 
 
 def launching_call(operations: GpuOperations, calls: ApiCalls) -> Integers:
-    """The place of the call that launched each operation, by `called_as`."""
+    """Index of the API call that launched each operation; -1 for none."""
     return called_as(operations.process, operations.correlation, calls)
 
 
 def called_as(process: Integers, correlation: Integers, calls: ApiCalls) -> Integers:
-    """The place of the earliest call of each process with each correlation id; -1 for none.
+    """Index of the earliest call with each row's process and correlation id; -1 for none.
 
-    What has no process belongs to the only one that called.
+    If a single process made all calls, rows without a process belong to it.
     """
     found = np.full(len(correlation), -1)
     processes = np.unique([calls.owners[owner][0] for owner in np.unique(calls.owner).tolist()]).astype(np.int64)

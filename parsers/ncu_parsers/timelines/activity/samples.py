@@ -1,8 +1,8 @@
 """GPU activity sampled at a steady rate, and its means over the times of kernels and ranges.
 
-A sample is a mean over its period and over the whole GPU: of everything that ran then, not of one kernel. It holds from
-its timestamp until that of the next one, as NVIDIA's recipe gpu_metric_util_map reads it (Nsight Systems 2023.3) and as
-PyTorch's profiler writes it (a start, and no end). How long a sample is follows from the distance to the next one.
+A sample is a mean over its period and the whole GPU, so it covers every kernel that ran then. It holds from its
+timestamp to the next sample's, as NVIDIA's recipe gpu_metric_util_map reads it (Nsight Systems 2023.3) and as PyTorch's
+profiler writes it (a start without an end). The distance to the next sample is therefore its length.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Means:
 
 @dataclass(frozen=True)
 class GpuSamples:
-    """The samples of one GPU: `times` in ns, ascending, and `values` by metric (float64; NaN: not known).
+    """The samples of one GPU: `times` in ns, ascending, and `values` by metric (float64; NaN if unknown).
 
-    A metric is a column of `sampled_columns`, in % of its peak, or has the name and the unit that the tool gave it.
+    A metric is a column of `sampled_columns` in % of peak, or has the tool's own name and unit.
     """
 
     times: Integers
@@ -80,7 +80,7 @@ class GpuSamples:
         return float(self.ends[-1] - self.times[0]) - self.covered_ns if len(self.times) else 0.0
 
     def only(self, metrics: Container[str]) -> GpuSamples:
-        """The samples of some metrics alone."""
+        """The same samples, with only the given metrics."""
         return GpuSamples(self.times, {name: values for name, values in self.values.items() if name in metrics})
 
     def amounts(self, metric: str, start: Integers, end: Integers) -> tuple[Floats, Floats]:
@@ -135,16 +135,16 @@ class _Integral:
 
 ENVIRONMENT = {"power_w": "W", "temperature_c": "degree Celsius", "sm_clock_hz": "hz", "memory_clock_hz": "hz",
                "fan_pct": "%"}  # fmt: skip
-"""What the driver says of a GPU, with the units."""
+"""Units of the values that the driver reports for a GPU."""
 
 
 @dataclass(frozen=True)
 class SampledActivity:
-    """The samples of each GPU by its number in the recording, and notes on what was left out.
+    """Samples by GPU number, and notes on samples that were left out.
 
-    `environment` are what the driver says of them: power, temperature, clocks, by names of `ENVIRONMENT`. `numbers` are
-    those of GPUs that a process calls by another device number. `sampled_by` is the tool, and `finer` how it is told to
-    sample more often.
+    `environment`: the driver's power, temperature, clocks and fan speed, by names of `ENVIRONMENT`. `numbers`: GPU
+    numbers by (process, device), where a process uses another number. `sampled_by`: the tool. `finer`: the tool's
+    option for a higher sampling rate.
     """
 
     gpus: Mapping[int, GpuSamples] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class SampledActivity:
         return self.gpus.get(self._number(process, device))
 
     def series(self, process: int | None, device: int | None) -> Iterator[tuple[str, GpuSamples]]:
-        """Every metric of a GPU, and the samples that it is among."""
+        """Names of a GPU's metrics, each with the samples that contain it."""
         for gpus in (self.gpus, self.environment):
             samples = gpus.get(self._number(process, device))
             yield from ((name, samples) for name in samples.values) if samples is not None else ()
@@ -173,18 +173,18 @@ class SampledActivity:
 
 
 def sampled_columns() -> dict[str, dict[str, Any]]:
-    """The columns that sampled metrics make: what tools call each, and its meaning."""
+    """Columns of sampled metrics: the tools' names for each, and its meaning."""
     return table_beside(__file__, "sampled_columns")
 
 
 _OF_PEAK = re.compile(r"\.avg\.pct_of_peak_sustained_elapsed$")
-"""How the name of a metric ends whose samples are means over their whole time in % of a peak, as CUPTI writes it."""
+"""End of CUPTI's names of metrics that are a mean over the sample, in % of peak."""
 
 
 def column_of_trace(name: str) -> str:
-    """The column that PyTorch's profiler means by the name or label of a metric; the name itself if it is none."""
+    """The column for a metric name or label of PyTorch's profiler; the name itself if there is none."""
     of_peak = _OF_PEAK.search(name)
-    base = name[: of_peak.start()].rpartition(".")[2] if of_peak else None  # a domain may stand in front of it
+    base = name[: of_peak.start()].rpartition(".")[2] if of_peak else None  # without the domain in front of the name
     for column, entry in sampled_columns().items():
         if name in entry.get("labels", ()) or base in entry.get("metrics", ()):
             return column
@@ -192,14 +192,14 @@ def column_of_trace(name: str) -> str:
 
 
 def title_of_sampled(name: str) -> str:
-    """How people see the name of a sampled metric."""
+    """A sampled metric's name as shown to users."""
     if name in ENVIRONMENT:
         return name.rpartition("_")[0].replace("_", " ")
     return name.removeprefix("sampled_").removesuffix("_pct").replace("_", " ") if name in sampled_columns() else name
 
 
 def unit_of_sampled(name: str) -> str:
-    """The unit of a sampled metric by its name: % of a peak; "" where the name does not say it."""
+    """The unit of a sampled metric, from its name; "" if the name does not state one."""
     if name in ENVIRONMENT:
         return ENVIRONMENT[name]
     return "%" if name in sampled_columns() or "pct" in name or name.endswith("(%)") else ""

@@ -37,7 +37,7 @@ _BETWEEN = re.compile(r"[\s,]*")
 _BARE_WORD = re.compile(r'(?<!\\)("\s*:\s*)(?!(?:null|true|false|NaN|-?Infinity)\b)[-+]?[A-Za-z][\w./+-]*(?=\s*[,}\]])')
 """A value that is a bare word and not JSON, as in "blocks per SM": N/A or "occupancy": nan."""
 _NAME = re.compile(r'("name"\s*:\s*")((?:(?!"\s*:)[^\n])*?)("\s*,\s*"(?:pid|tid|ph|cat|ts)"\s*:)')
-"""The name of an event, with the key behind it: before July 2026 quotes in it were not escaped."""
+"""The name of an event up to the next key; before July 2026, quotes in names were not escaped."""
 _BARE_QUOTE = re.compile(r'(?<!\\)"')
 _STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 _LONGEST_SCAN = 1 << 16
@@ -45,7 +45,7 @@ _LONGEST_SCAN = 1 << 16
 _NEXT_EVENT = re.compile(r'\{\s*"ph"\s*:')
 _EVENTS_KEY = re.compile(r'"traceEvents"\s*:\s*\[')
 _LATER_KEY = re.compile(r'"(?:traceName|displayTimeUnit|baseTimeNanoseconds)"\s*:')
-"""Members behind the events, in front of which the profiler's own messages may be no JSON."""
+"""Keys after the list of events; invalid JSON from the profiler's own messages may precede them."""
 _OVERLAP = 64
 """Characters kept while searching, so that a match across two blocks is found."""
 _END_OF_EVENT = re.compile(r"\}\s*,\s*\Z")
@@ -63,7 +63,7 @@ SINCE_1970 = (
     "the trace prints microseconds since 1970, which JSON's numbers hold to a quarter of a microsecond; sums are exact "
     "in what was read"
 )
-"""A note on starts with a fraction beyond `EXACT_UNTIL`."""
+"""Note for traces whose starts have a fraction and lie beyond `EXACT_UNTIL`."""
 
 Thread = tuple[int | str, int | str]
 """Process and thread of an event."""
@@ -87,12 +87,12 @@ class TraceEvent(msgspec.Struct, gc=False):
 
     @property
     def thread(self) -> Thread | None:
-        """Its process and thread, None without."""
+        """Process and thread; None if either is missing."""
         return None if self.pid is None or self.tid is None else (self.pid, self.tid)
 
     @property
     def is_timed(self) -> bool:
-        """True if it has a start and a duration that stay finite in nanoseconds."""
+        """True if start and duration stay finite in nanoseconds."""
         return -LONGEST_TIME < self.ts < LONGEST_TIME and 0 <= self.dur < LONGEST_TIME
 
 
@@ -262,7 +262,7 @@ class _Text:
 
     @property
     def ends_as_an_object(self) -> bool:
-        """Whether what is left of the text, all of which was read, ends with a closing brace."""
+        """Whether the rest of the text ends with a closing brace; the whole file has been read."""
         return self._text.rstrip().endswith("}")
 
     def peek(self, passed: re.Pattern[str] = _SPACE) -> str:

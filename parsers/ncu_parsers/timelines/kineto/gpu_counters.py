@@ -1,8 +1,8 @@
-"""Samples of GPUs in a trace: counter events, which have a start, a value, and no end.
+"""Samples of GPUs in a trace: counter events, each with a start and a value but no end.
 
-Kineto writes the names of CUPTI's metrics under the category hardware_counters, PyTorch's newer profiler ("Cuspy")
-labels without a category; both name the GPU by a process that is a text, "GPU 0 Counters", and give the value an empty
-key. Facts: libkineto's `output_json.cpp` (August 2026) and PyTorch's `torch/profiler/_cuspy` with its tests.
+Kineto writes CUPTI's metric names under the category hardware_counters; PyTorch's newer profiler ("Cuspy") writes
+labels without a category. Both name the GPU in the process field ("GPU 0 Counters") and use an empty key for the value.
+Facts: libkineto's `output_json.cpp` (August 2026) and PyTorch's `torch/profiler/_cuspy` with its tests.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ncu_parsers.timelines.kineto.chrome_trace import LONGEST_TIME, TraceEvent, 
 COUNTER = "C"
 FINER = "a shorter sampling_interval_ms of torch.profiler.PerformanceMetricsConfig samples more often"
 PER_KERNEL = ("Cycles (Current Kernel)",)
-"""Counters that have a value at the start of each kernel: derived from its time, and no samples."""
+"""Counters with one value per kernel, derived from the kernel's duration; they are not samples."""
 ENVIRONMENT_LABELS = {
     "Power (W)": ("power_w", 1.0), "Temperature (C)": ("temperature_c", 1.0), "SM Clock (MHz)": ("sm_clock_hz", 1e6),
     "Memory Clock (MHz)": ("memory_clock_hz", 1e6), "Fan Speed (%)": ("fan_pct", 1.0),
 }  # fmt: skip
-"""Cuspy's labels of what the driver says: our name, and the factor to its unit."""
+"""Cuspy's labels for the driver's values: our name, and the factor to our unit."""
 _OF_GPU = re.compile(r"GPU (\d{1,6}) Counters")
 _VALUES = msgspec.json.Decoder(list[dict[str, float]])
 
 
 class CounterEvents:
-    """The counter events of GPUs while a trace is read. `broken` are those without a time or a number."""
+    """Collects the counter events of GPUs while a trace is read. `broken` counts events without a time or a number."""
 
     def __init__(self) -> None:
         self.broken = 0
@@ -48,7 +48,7 @@ class CounterEvents:
         return len(self._start)
 
     def take(self, events: Sequence[TraceEvent]) -> int:
-        """Add events; how many of them are counters of something else."""
+        """Add the events that are samples of GPUs; returns the number of other counters."""
         mine: list[TraceEvent] = []
         codes = array("i")
         for event in events:
@@ -68,7 +68,7 @@ class CounterEvents:
         return len(events) - len(mine)
 
     def _new_series(self, event: TraceEvent) -> int:
-        """The number of the series of an event; -1 for what is no sample of a GPU."""
+        """Number a new series; -1 if it is not a sample of a GPU."""
         found = _OF_GPU.fullmatch(event.pid) if isinstance(event.pid, str) else None
         code = -1
         if found is not None and event.name and event.name not in PER_KERNEL:
@@ -80,7 +80,7 @@ class CounterEvents:
         return code
 
     def sampled(self, begin: int | None, end: int | None) -> SampledActivity:
-        """The samples from `begin` to `end`, in ns: of what the profiler sampled around its recording no more."""
+        """The samples within `begin` to `end` (ns); earlier and later samples are left out and counted in a note."""
         start = whole_nanoseconds(np.frombuffer(self._start, np.float64))
         code = np.frombuffer(self._code, np.int32)
         value = np.frombuffer(self._value, np.float64) * np.array(self._factors or [1.0])[code]
@@ -106,7 +106,7 @@ class CounterEvents:
         )  # fmt: skip
 
     def _samples(self, start: Integers, value: npt.NDArray[np.float64], code: npt.NDArray[np.int32]) -> GpuSamples:
-        """The samples of one GPU; of one metric that a trace has twice at a time the last."""
+        """The samples of one GPU; if a trace repeats a time of a metric, its last value counts."""
         times = np.unique(start)
         values: dict[str, npt.NDArray[np.float64]] = {}
         for one in np.unique(code).tolist():
@@ -116,7 +116,7 @@ class CounterEvents:
 
 
 def _values(events: Sequence[TraceEvent]) -> npt.NDArray[np.float64]:
-    """The number of each counter, NaN where it has none."""
+    """The value of each counter; NaN if it has none."""
     try:
         found = _VALUES.decode(b"[" + b",".join(bytes(event.args) for event in events) + b"]")
         return np.array([next(iter(one.values()), math.nan) for one in found], np.float64)

@@ -1,8 +1,8 @@
 """Edges of CUDA graphs in a trace: which node waits for which.
 
-PyTorch's newer profiler ("Cuspy") draws each edge as a flow of its own, with ids from 2^40 on: from the end of one node
-to the start of the next, on their lanes. Nodes that record events or call the host stand between operations, and are
-passed over. Facts: PyTorch's `torch/profiler/_cuspy`.
+PyTorch's newer profiler ("Cuspy") writes each edge as a flow with an id from 2^40 on: from the end of a node to the
+start of the next, on their lanes. Nodes between operations that only record an event or call the host are skipped.
+Facts: PyTorch's `torch/profiler/_cuspy`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ncu_parsers.timelines.activity.activity import MISSING, Dependencies, GpuOp
 from ncu_parsers.timelines.kineto.chrome_trace import LONGEST_TIME, TraceEvent, whole_nanoseconds
 
 FIRST_EDGE = 1 << 40
-"""The least id of a flow that is an edge of a graph; those below are correlation ids."""
+"""Flow ids from here on are edges of graphs; lower ids are correlation ids."""
 _DIGITS = len(str(FIRST_EDGE))
 
 Moment = tuple[int, int, int]
-"""Device, lane and ns of the start or the end of a node."""
+"""Device, lane and time (ns) of the start or end of a node."""
 
 
 class GraphFlows:
-    """The two ends of each edge of a graph while a trace is read, and the nodes that are no operations."""
+    """Collects both ends of each graph edge while a trace is read, and the nodes that are not operations."""
 
     def __init__(self) -> None:
         self._begin: dict[int, tuple[int, int, float]] = {}
@@ -31,7 +31,7 @@ class GraphFlows:
         self._between: list[tuple[int, int, float, float]] = []
 
     def take(self, event: TraceEvent) -> bool:
-        """Add one end of a flow; False if it is none of an edge."""
+        """Add one end of an edge; False if the flow is not an edge."""
         number = bytes(event.id)
         if len(number) < _DIGITS or not number.isdigit() or not abs(event.ts) < LONGEST_TIME:
             return False
@@ -42,11 +42,11 @@ class GraphFlows:
         return True
 
     def add_between(self, device: int, lane: int, start: float, duration: float) -> None:
-        """Add a node that is no operation: it passes on what it waits for."""
+        """Add a node that is not an operation; its successors wait for its predecessors instead."""
         self._between.append((device, lane, start, duration))
 
     def dependencies(self, operations: GpuOperations) -> Dependencies:
-        """Which operations wait for which others, by their rows."""
+        """Pairs of operations (row numbers) where the second waits for the first."""
         found = sorted(set(self._edges(operations))) if self._end else []
         return Dependencies(*np.array(found, np.int64).reshape(-1, 2).T)
 
@@ -76,7 +76,7 @@ def _moment(end: tuple[int, int, float]) -> Moment:
 
 
 def _by_moment(device: Integers, lane: Integers, moment: Integers) -> dict[Moment, int]:
-    """The place of the only node that has each moment on its lane."""
+    """Node index by start or end on its lane; ambiguous moments are left out."""
     found: dict[Moment, int] = {}
     for place, key in enumerate(zip(device.tolist(), lane.tolist(), moment.tolist(), strict=True)):
         found[key] = -1 if key in found else place
@@ -84,7 +84,10 @@ def _by_moment(device: Integers, lane: Integers, moment: Integers) -> dict[Momen
 
 
 def _between_operations(before: Mapping[int, list[int]], nodes: Integers) -> Iterator[tuple[int, int]]:
-    """Edges between operations, `nodes` by their first places; what stands between two of them is passed over."""
+    """Edges between operations; paths through other nodes become direct edges.
+
+    Nodes are numbered with the operations first: `nodes` has the row of each.
+    """
     for place in before:
         if place >= len(nodes):
             continue

@@ -118,7 +118,7 @@ def read_activity(source: Source, functions: Callable[[str], bool] = lambda name
 
 
 def _sampled(events: TracedEvents, *recorded: GpuOperations | ApiCalls | HostRanges) -> SampledActivity:
-    """The samples of GPUs in the time in which anything else was recorded."""
+    """The samples taken while any operation, call or range was recorded."""
     if not len(events.counters):
         return SampledActivity()
     times = [(int(table.start.min()), int(table.end.max())) for table in recorded if len(table)]
@@ -174,7 +174,7 @@ def _copied(one: Launched) -> tuple[int, int, int]:
 
 
 def _event_waits(events: TracedEvents, calls: ApiCalls) -> EventWaits:
-    """Waits for events; of a trace of several processes none, as the trace does not say whose they are."""
+    """Waits for events; empty for a trace of several processes, which does not say whose they are."""
     columns = _in_ns(events.event_waits)
     process = {calls.owners[owner][0] for owner in np.unique(calls.owner).tolist()}
     if len(process) != 1:

@@ -49,7 +49,7 @@ OPERATIONS = {
 OPERATORS, ANNOTATIONS, PYTHON, OVERHEAD = ("cpu_op", "Operator"), ("user_annotation",), "python_function", "overhead"
 SYNCHRONISATION, STREAM_WAIT = "cuda_sync", "Stream Wait Event"
 BETWEEN_OPERATIONS = ("graph_event_node", "graph_host_node")
-"""Categories of nodes of CUDA graphs that are no work of the GPU: they record an event, or call the host."""
+"""Categories of CUDA-graph nodes without GPU work: they record an event or call the host."""
 FLOWS = ("s", "f")
 MODULE_LOADING_OVERHEADS = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
 QUEUE_FULL_OVERHEAD = "Command Buffer Full"
@@ -64,13 +64,13 @@ _ABSENT = msgspec.Raw(b"null")
 
 
 LIMITERS = {"WARPS": "warps", "REGS": "registers", "SMEM": "shared memory", "BLOCKS": "blocks", "BARRIERS": "barriers"}
-"""Kineto's words for what limits the blocks of an SM -> ours."""
+"""Kineto's words for the resources that limit blocks per SM, and ours."""
 UNLIMITED = 2**31 - 1
-"""How many blocks a resource allows that a kernel does not use (cuda_occupancy.h)."""
+"""Kineto's limit for a resource that a kernel does not use (cuda_occupancy.h)."""
 
 
 class OccupancyLimits(msgspec.Struct, gc=False, rename="camel"):
-    """The blocks that fit on an SM, and how many each resource allows, since 2026 (CUDA's `cudaOccResult`)."""
+    """Blocks that fit on an SM, and the limit by each resource; in traces since 2026 (CUDA's `cudaOccResult`)."""
 
     limiting_factors: str | None = None
     active_blocks_per_multiprocessor: Size | None = None
@@ -84,7 +84,7 @@ class OccupancyLimits(msgspec.Struct, gc=False, rename="camel"):
 
     @property
     def limited_by(self) -> str | None:
-        """What limits the blocks of an SM, with commas between; None where nothing is said."""
+        """Resources that limit the blocks per SM, separated by commas; None if unknown."""
         words = [one.strip() for one in (self.limiting_factors or "").split("|")]
         return ", ".join(LIMITERS.get(one, one.lower()) for one in words if one) or None
 
@@ -96,7 +96,7 @@ _NUMBERS_OF_LIMITS = (
     ("allocated_registers_per_block", "allocated_registers_per_block"),
     ("allocated_shared_memory_per_block", "allocated_shared_mem_per_block"),
 )  # fmt: skip
-"""Names of `FACTS`, and the fields of `OccupancyLimits` that they are."""
+"""Names of `FACTS`, and the matching fields of `OccupancyLimits`."""
 
 
 class WorkArguments(msgspec.Struct, gc=False):
@@ -127,12 +127,12 @@ class WorkArguments(msgspec.Struct, gc=False):
     channel: Whole | None = None
 
     def name_of_copy(self) -> str:
-        """The name that Kineto gives to a copy, of which Cuspy says the parts: "Memcpy HtoD (Pinned -> Device)"."""
+        """Kineto's name for a copy, "Memcpy HtoD (Pinned -> Device)", built from Cuspy's separate fields."""
         ends = (str(one).replace("_", " ").title() for one in (self.source_kind, self.destination_kind))
         return f"Memcpy {self.copy_kind} ({' -> '.join(ends)})"
 
     def numbers(self) -> tuple[tuple[str, int], ...]:
-        """What is known of `FACTS`. Priorities may be negative: the least is the most urgent."""
+        """The known `FACTS` with their values. Priorities may be negative; the lowest is the most urgent."""
         found: list[tuple[str, Any]] = [("priority", self.priority), ("channel", self.channel)]
         if self.limits is not None:
             found += [(name, getattr(self.limits, field)) for name, field in _NUMBERS_OF_LIMITS]
@@ -140,7 +140,7 @@ class WorkArguments(msgspec.Struct, gc=False):
 
 
 class SyncArguments(msgspec.Struct, gc=False):
-    """What a synchronisation says; -1 is what it does not know."""
+    """Arguments of a synchronisation; -1 if unknown to the profiler."""
 
     kind: str | None = msgspec.field(default=None, name="cuda_sync_kind")
     correlation: Whole | None = None
@@ -151,14 +151,14 @@ class SyncArguments(msgspec.Struct, gc=False):
 
 
 class NodeArguments(msgspec.Struct, gc=False):
-    """Where a node of a graph stands that is no operation."""
+    """Device and stream of a graph node that is not an operation."""
 
     stream: Whole | None = None
     device: Size | None = None
 
 
 class CallArguments(msgspec.Struct, gc=False):
-    """Arguments of a runtime call; HIP calls name the kernel, even while a graph is captured and nothing runs."""
+    """Arguments of a runtime call. HIP calls name the kernel even during graph capture, when nothing runs."""
 
     correlation: Whole | None = None
     kernel: str | None = None
@@ -227,7 +227,7 @@ _node_arguments = _decoder(NodeArguments)
 
 
 class Launched(NamedTuple):
-    """Facts that many operations may share."""
+    """Facts that many operations may share: the distinct values are stored once."""
 
     kind: int
     name: str
@@ -240,7 +240,7 @@ class Launched(NamedTuple):
     numbers: tuple[tuple[str, int], ...] = ()
 
     def facts(self) -> LaunchFacts:
-        """What it says beside its name."""
+        """The facts in the form of the contract, without kind and name."""
         more = () if self.limited_by is None else (("occupancy_limited_by", self.limited_by),)
         return LaunchFacts(
             self.grid, self.block, self.registers, self.shared_memory,
@@ -251,11 +251,11 @@ class Launched(NamedTuple):
 Columns = dict[str, npt.NDArray[Any]]
 
 MOST_NAMES = 1 << 20
-"""Most names of ranges that are looked up; a program has fewer functions."""
+"""Limit of distinct range names that are cached; a program has fewer functions."""
 
 
 class _Columns:
-    """Columns of numbers while rows come in; None becomes `MISSING`."""
+    """Columns of numbers that grow by rows; None is stored as `MISSING`."""
 
     def __init__(self, **kinds: str) -> None:
         self._columns: dict[str, array[Any]] = {name: array(kind) for name, kind in kinds.items()}
@@ -280,11 +280,11 @@ class _Columns:
 class TracedEvents:
     """The content of a trace by purpose, as columns with times in microseconds.
 
-    `launched` are the distinct operations that `work` has the places of, `labels` those of `ranges`; calls name
-    `kernels`. `threads` are numbered. `collectives` are what rows of `work` say of a communication. `counters` are
-    samples of GPUs, `event_waits` those of streams for events, `flows` edges of graphs. `broken` counts events that
-    could not be read, `others` those of no use here. `externals` are the ids of operators by thread. Of Python's
-    functions only modules and those `is_kept` are taken.
+    `launched` are distinct operations, indexed by `work`; `labels` are indexed by `ranges`, and `kernels` by calls.
+    `threads` maps each thread to its number. `collectives`: communication arguments by row of `work`. `counters`:
+    samples of GPUs. `event_waits`: waits of streams for events. `flows`: edges of graphs. `broken`, `others`: numbers
+    of unreadable and of unused events. `externals`: ids of operators by thread. Python functions are kept if they are
+    modules or if `is_kept` accepts them.
     """
 
     def __init__(self, source: Source, is_kept: Callable[[str], bool]) -> None:
