@@ -1,12 +1,13 @@
-"""How right is the advice? Against what changes really brought, in public optimisation histories.
+"""Accuracy of `advise`: predicted savings against the savings that real changes achieved, in public histories.
 
     python -m benchmarks.advice ../shared/histories              the figures of docs/advice.md
-    python -m benchmarks.advice ../shared/histories --rows       and every change, the worst prediction first
+    python -m benchmarks.advice ../shared/histories --rows       also every change, the worst prediction first
     python -m benchmarks.advice --coverage sample_reports ../shared/reports ../shared/histories
 
-A change is judged on the launch before it, chosen by its time. The lever that the author pulled follows from the class
-of the change (`advice.toml`); one that is not named counts as a saving of 0, and as outside of its interval. Losses
-count as a saving of 0. Every author weighs alike. Changes without a lever, or with several steps, are left out.
+Each change is judged on the launch before it. The class of the change determines the lever that the author pulled
+(`advice.toml`). If `advise` does not name this lever, the predicted saving is 0 and the interval counts as missed. A
+loss counts as a saving of 0. Every author has the same weight. Changes without a lever or with several steps are left
+out.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SUMS = re.compile(r" \((sum|median) of (\d+)\)$")
 
 @dataclass(frozen=True)
 class Judged:
-    """A change: what it really saved, and the pulled lever with its place among the levers, None where not named."""
+    """A change, its real saving, and the pulled lever with its rank among the advised ones; None if not advised."""
 
     pair: Mapping[str, str]
     kernel: KernelAdvice
@@ -55,17 +56,17 @@ class Judged:
 
     @property
     def author(self) -> str:
-        """Who made the change."""
+        """Author of the change."""
         return self.pair["author"]
 
     @property
     def middle(self) -> float:
-        """The share that was said to be saved."""
+        """Predicted saving, as a share of the time."""
         return self.lever.saves.middle if self.lever else 0.0
 
     @property
     def error(self) -> float:
-        """Points between the middle and the real saving."""
+        """Absolute error of the predicted saving, in percentage points."""
         return 100 * abs(self.middle - max(0.0, self.real))
 
     @property
@@ -76,12 +77,12 @@ class Judged:
 
     @cached_property
     def model(self) -> SavedShare:
-        """What the model alone says that the lever saves, before its interval is widened."""
+        """The model's saving, before its interval is widened."""
         return saving(self.kernel.kernel, self.lever.pulled.effect) if self.lever else SavedShare(0.0, 0.0, 0.0)
 
     @property
     def known(self) -> str:
-        """What the report holds of the kernel."""
+        """Kind of report that the kernel comes from."""
         return next((one.known for one in self.kernel.levers), KINDS[-1])
 
 
@@ -95,14 +96,14 @@ def pairs_in(folder: Path) -> Iterator[dict[str, str]]:
 
 @cache
 def levers_of_change() -> dict[str, list[str]]:
-    """Class of a change -> the levers of which one is wanted."""
+    """Class of a change -> the levers that match it."""
     found: dict[str, list[str]] = table_beside(__file__, "advice")["levers_of"]
     return found
 
 
 @cache
 def advice_of(path: Path) -> Sequence[KernelAdvice]:
-    """The advice on each kernel of a report, or of a table of counters that an author printed."""
+    """The advice on each kernel of a report, or of a table of counters printed in a paper."""
     if path.name.endswith(".tex.gz"):
         return advise(printed_table(path)).kernels
     try:
@@ -117,7 +118,7 @@ def advice_of(path: Path) -> Sequence[KernelAdvice]:
 
 
 def printed_table(path: Path) -> pa.Table:
-    """The launches of a table in TeX: kernel & metric & value."""
+    """Launches from a TeX table with the columns kernel & metric & value."""
     found: dict[str, dict[str, object]] = defaultdict(dict)
     for line in gzip.decompress(path.read_bytes()).decode().splitlines():
         cells = [cell.strip() for cell in line.replace("\\_", "_").replace("\\\\", "").split("&")]
@@ -136,7 +137,7 @@ def printed_table(path: Path) -> pa.Table:
 
 
 def judged(pair: Mapping[str, str], folder: Path) -> Judged | None:
-    """A change judged; None where its kernel is not in the report."""
+    """Judge one change; None if its kernel is not in the report."""
     path = folder / pair["source_before"]
     of_table = sorted(path.parent.glob("*.tex.gz"))
     kernels = advice_of(of_table[0] if of_table and not pair["source_before"].endswith(".tex.gz") else path)
@@ -150,7 +151,7 @@ def judged(pair: Mapping[str, str], folder: Path) -> Judged | None:
 
 
 def kernel_of(pair: Mapping[str, str], kernels: Sequence[KernelAdvice]) -> KernelAdvice | None:
-    """The kernel that a change was made to: by its name, and of several with it by its time."""
+    """The kernel that was changed: found by name, and among several of that name by time."""
     told = SUMS.search(pair["launch_before"])
     name = SUMS.sub("", pair["launch_before"])
     time = 1e3 * float(pair["time_before_us"]) / (int(told[2]) if told and told[1] == "sum" else 1)
@@ -175,7 +176,7 @@ def by_author(rows: Iterable[Judged], figure: Callable[[Judged], float]) -> floa
 
 
 def rank_correlation(rows: Sequence[Judged]) -> float:
-    """Spearman's, of middle and real saving, with mean ranks of ties and every author weighing alike."""
+    """Spearman's rank correlation of predicted and real savings; ties get mean ranks, every author the same weight."""
     counts: dict[str, int] = defaultdict(int)
     for one in rows:
         counts[one.author] += 1
@@ -189,7 +190,7 @@ def rank_correlation(rows: Sequence[Judged]) -> float:
 
 
 def mean_ranks(values: Floats) -> Floats:
-    """The rank of each value, the mean rank of equal ones."""
+    """Ranks of the values; equal values share their mean rank."""
     order = values.argsort(kind="stable")
     ranks = np.empty(len(values))
     ranks[order] = np.arange(len(values))
@@ -199,7 +200,7 @@ def mean_ranks(values: Floats) -> Floats:
 
 
 def figures(rows: Sequence[Judged]) -> list[tuple[str, str, str]]:
-    """Title, value and goal of each figure."""
+    """Title, value and goal of each figure, as texts."""
     gained = [one for one in rows if one.real > GAIN]
     clear = [one for one in rows if one.real > ANNOUNCED]
     idle = [one for one in rows if one.real <= GAIN and one.lever is not None]
@@ -237,12 +238,12 @@ def figures(rows: Sequence[Judged]) -> list[tuple[str, str, str]]:
 
 
 def percent(share: float) -> str:
-    """A share in per cent."""
+    """A share as text in per cent."""
     return f"{100 * share:.0f} %"
 
 
 def points(value: float) -> str:
-    """Points with one decimal."""
+    """Percentage points with one decimal."""
     return f"{value:.1f}"
 
 
@@ -250,13 +251,13 @@ def points(value: float) -> str:
 
 SPREADS, BELOW, ABOVE = (0.5, 0.7, 0.9, 1.0), (0.0, 0.03, 0.05, 0.08, 0.12), (0.05, 0.08, 0.1, 0.13, 0.15, 0.2)
 HELD = 0.82
-"""What the intervals are to hold of, where their widths are chosen."""
+"""Share of real savings that an interval must contain when its widths are chosen."""
 
 
 def left_out(rows: Sequence[Judged]) -> tuple[float, float]:
-    """How often intervals hold, and their median width, where those of an author were widened by all others alone.
+    """Share of intervals that contain the real saving, and their median width, in leave-one-author-out validation.
 
-    The widths of each kind of report are the narrowest of a grid that hold of enough changes of the other authors.
+    For each kind of report, the widths are the narrowest of a grid that contain enough of the other authors' savings.
     """
     held, widths = dict[int, bool](), list[float]()
     for author in dict.fromkeys(one.author for one in rows):
@@ -272,7 +273,7 @@ def left_out(rows: Sequence[Judged]) -> tuple[float, float]:
 
 
 def _narrowest(rows: Sequence[Judged]) -> tuple[float, float, float]:
-    """The spread and what is added below and above: of those that hold often enough the narrowest, else the widest."""
+    """The spread, and the additions below and above: the narrowest that reach `HELD`, else the widest of the grid."""
 
     def judged_as(widths: tuple[float, float, float]) -> tuple[float, float]:
         found = {id(one): _interval(one, *widths) for one in rows}
@@ -304,7 +305,10 @@ def _interval(one: Judged, spread: float, below: float, above: float) -> tuple[f
 
 
 def coverage(folders: Sequence[Path]) -> tuple[float, list[tuple[float, str, str]]]:
-    """The share of kernel time, of binary reports counted once, with a lever above 2 % or a roof; and what has none."""
+    """Share of kernel time in binary reports with a lever above 2 % or a roof, and the kernels without either.
+
+    Identical reports count once.
+    """
     seen, whole, covered, missing = set[bytes](), 0.0, 0.0, list[tuple[float, str, str]]()
     for path in sorted({path for folder in folders for path in folder.rglob("*.ncu-rep*")}):
         content = path.read_bytes()
@@ -341,7 +345,7 @@ def main() -> None:
 
 
 def print_figures(rows: Sequence[Judged], *, every: bool) -> None:
-    """Print the table of docs/advice.md, one by author, and every change."""
+    """Print the figures of docs/advice.md, the figures by author, and with `every` each change."""
     sys.stdout.write("| figure | reached | goal |\n|---|--:|--:|\n")
     sys.stdout.writelines(f"| {title} | {value} | {goal} |\n" for title, value, goal in figures(rows))
     held, width = left_out(rows)

@@ -1,14 +1,14 @@
-"""Whether `ncu-bench bench` agrees with torch.utils.benchmark: the ratio of their latencies of a model, in turns.
+"""Agreement of `ncu-bench bench` with torch.utils.benchmark: ratio of the latencies that both measure for a model.
 
     OMP_NUM_THREADS=1 python benchmarks/bench_agreement.py [PAIRS]
 
-Both time the same model in this process, in short turns, so that other load on the machine slows both. Ours is the code
-that a point's process runs (`ncu_launch.bench.point_process.sampled`), theirs is `Timer.timeit`. Prints the median
-ratio of the pairs' means with its 95 % interval (from order statistics). Target: within 3 % of 1.
+Both time the same model in this process, in short alternating turns, so that other load on the machine slows both. Ours
+runs the code of a point's process (`ncu_launch.bench.point_process.sampled`), the other `Timer.timeit`. Prints the
+median ratio of the pairs' means with its 95 % interval (from order statistics). Target: within 3 % of 1.
 
-PyTorch 2.13.0, one thread of an otherwise idle 2-core Intel Xeon, 200 pairs: squeezenet1_1 at batch 1 and 64 x 64
-1.003 [1.000, 1.007], resnet18 at batch 4 and 64 x 64 1.002 [1.000, 1.005], mobilenet_v2 at batch 1 1.012 [1.008,
-1.014]. No GPU was measured.
+PyTorch 2.13.0, one thread of an otherwise idle 2-core Intel Xeon, 200 pairs: squeezenet1_1 at batch 1 and 64 x 64 1.003
+[1.000, 1.007], resnet18 at batch 4 and 64 x 64 1.002 [1.000, 1.005], mobilenet_v2 at batch 1 1.012 [1.008, 1.014]. Not
+measured on a GPU.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Binary reports of ncu: time as a ratio to ncu's own import, and memory of a big one.
+"""Time to read ncu's binary reports, as a ratio to ncu's own import, and memory for a big report.
 
     python benchmarks/binary_reports.py REPORT.ncu-rep
     python benchmarks/binary_reports.py REPORT.ncu-rep --launches 1000 --rounds 5 --memory-mb 1000
 
-The report, which the installed ncu must open, is made longer by repeating its results; `--result` repeats only one of
-them. Names of metrics are written once, as ncu does, and in a second file again for each result. Every figure is for a
-whole process. In each round both programs run one after the other on the same file.
+The installed ncu must be able to open the report. The benchmark enlarges the report by repeating its results, or with
+`--result` a single one. ncu writes the names of metrics once; a second file repeats them for each result. Every figure
+is for a whole process. In each round both programs run one after the other on the same file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NCU_BENCH = str(Path(sys.executable).with_name("ncu-bench"))
 
 
 def repeat(report: Path, longer: Path, *, launches: int, only: int | None, names_again: bool) -> int:
-    """Write the report with its results repeated until there are so many launches; returns how many there are."""
+    """Write the report with its results repeated up to `launches` launches; returns the number of launches."""
     beginning, blocks = taken_apart(report.read_bytes())
     results = [block for block in blocks if block.has_result]
     chosen = results if only is None else results[only : only + 1]
@@ -49,12 +49,12 @@ def _without_names(block: Block) -> Block:
 
 
 def ncu_import(report: Path) -> Run:
-    """What ncu takes to print the raw page of a report."""
+    """Run ncu to print the raw page of a report."""
     return measured(["ncu", "--import", str(report), "--csv", "--page", "raw"])
 
 
 def parse(report: Path) -> Run:
-    """What `ncu-bench parse` takes to write the launches of a report."""
+    """Run `ncu-bench parse` to write the launches of a report."""
     return measured([NCU_BENCH, "parse", str(report), "-o", str(report.with_name("launches.parquet"))])
 
 
@@ -76,7 +76,7 @@ def speed(report: Path, folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def memory(report: Path, folder: Path, megabytes: float, arguments: argparse.Namespace) -> None:
-    """Print time and peak memory of a report of that size and of a quarter of it."""
+    """Print time and peak memory for a report of this size and for one of a quarter of it."""
     longer = folder / "big.ncu-rep"
     repeat(report, longer, launches=1000, only=arguments.result, names_again=False)
     per_launch = longer.stat().st_size / 1000
@@ -90,7 +90,7 @@ def memory(report: Path, folder: Path, megabytes: float, arguments: argparse.Nam
 
 
 def main() -> None:
-    """Measure as asked on the command line."""
+    """Run the measurements chosen on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, help="a binary report of an ncu that is not newer than the installed one")
     parser.add_argument("--launches", type=int, default=1000)

@@ -1,12 +1,13 @@
-"""How many tokens it takes to answer thirty questions on ten real reports: by digests, and by the details page.
+"""Tokens needed to answer thirty questions on ten real reports: with digests, and with ncu's details page.
 
     python -m benchmarks.digest_questions ../shared/reports
 
-prints a table in Markdown. A question is answered if its answer is in the digest of the report or in one of two calls
-behind it; all that was read until then counts. The details page is the text of `ncu --import REPORT --page details`
-where the installed ncu can open the report; a details page that was exported as CSV counts as it is. Of a report that
-is too new for the installed ncu there is no page to count, and known answers are those of NVIDIA's package. Tokens are
-characters / 4 on both sides. The exit code is 1 if a question is not answered, or its known answer is not on the page.
+prints a Markdown table. A question is answered if the digest of the report, or one of two follow-up calls, contains the
+answer; the tokens of everything read until then are counted. The details page is the output of `ncu --import REPORT
+--page details` if the installed ncu can open the report; a report that is itself an exported details page counts as it
+is. For a report that is too new for the installed ncu there is no page, and NVIDIA's package supplies the known
+answers. Tokens are characters / 4 on both sides. The exit code is 1 if a question is not answered, or its known answer
+is not on the page.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ STALLS = "smsp__pcsamp_warps_issue_stalled_"
 
 @dataclass(frozen=True)
 class DetailsPage:
-    """What answers are checked against, its tokens (None where it is no page that anybody reads), and what made it."""
+    """The text that answers are checked against, its tokens (None if it is not a page for readers), and its origin."""
 
     text: str
     tokens: int | None
@@ -43,7 +44,7 @@ class DetailsPage:
 
 @dataclass(frozen=True)
 class Answered:
-    """One question: whether its answer was found, by how many calls, and the tokens read for it on both sides."""
+    """A question: whether the answer was found, after how many calls, and the tokens read on both sides."""
 
     asks: str
     found: bool
@@ -54,7 +55,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class ReportAnswers:
-    """The questions on one report, and its details page."""
+    """The answered questions on one report, and its details page."""
 
     report: str
     questions: list[Answered]
@@ -62,13 +63,13 @@ class ReportAnswers:
 
 
 def output(*words: str) -> str:
-    """What ncu-bench writes to standard output."""
+    """Standard output of an ncu-bench command."""
     result = subprocess.run([*NCU_BENCH, *words], capture_output=True, check=True)  # noqa: S603
     return result.stdout.decode("utf-8")
 
 
 def details_page(report: Path) -> DetailsPage:
-    """The text of a report's details page; of one that is too new for the installed ncu, what its package knows."""
+    """Text of a report's details page; if the installed ncu is too old for it, the values from NVIDIA's package."""
     if report.suffix == ".csv":
         text = report.read_text("utf-8-sig")
         return DetailsPage(text, tokens_in(text), "its CSV")
@@ -80,7 +81,7 @@ def details_page(report: Path) -> DetailsPage:
 
 
 def known_to_package(report: Path) -> str:
-    """Metrics with their values, messages of rules, and the places with the most samples, by NVIDIA's package."""
+    """Metrics with values, rule messages, and the most sampled places, from NVIDIA's package."""
     import ncu_report
 
     context = ncu_report.load_report(str(report))
@@ -95,7 +96,7 @@ def known_to_package(report: Path) -> str:
 
 
 def _most_sampled(action: Any) -> list[str]:
-    """The instruction with the most samples by its offset, and the source line that it comes from, if it is known."""
+    """Offset of the instruction with the most samples, and its source line if known."""
     samples: Counter[int] = Counter()
     for name in action.metric_names():
         if name.startswith(STALLS) and not name.endswith("_not_issued"):
@@ -112,7 +113,7 @@ def _most_sampled(action: Any) -> list[str]:
 
 
 def answers(root: Path, report: dict[str, Any]) -> ReportAnswers:
-    """Ask the questions on one report."""
+    """Ask all questions on one report."""
     path = root / report["path"]
     base = [] if "against" not in report else ["--against", str(root / report["against"])]
     page = details_page(path)
@@ -134,7 +135,7 @@ def _answer(path: Path, digest: str, question: dict[str, Any], page: str) -> Ans
 
 
 def _called(call: str, path: Path, name: str | None) -> str:
-    """What a call behind the digest gives, of the kernel that is asked for: the first one without a name."""
+    """Output of a follow-up call, for the named kernel or else for the first one."""
     rows = json.loads(output("hotspots", str(path), "--format", "json"))["rows"]
     identity = next(row["kernel_id"] for row in rows if name is None or name in row["kernel"])
     if call == "kernel":
@@ -143,7 +144,7 @@ def _called(call: str, path: Path, name: str | None) -> str:
 
 
 def table(found: Sequence[ReportAnswers]) -> str:
-    """The results as Markdown, a row per report and one for all."""
+    """The results as a Markdown table: a row per report, and a total."""
     lines = [
         "| report | answered | calls | tokens read, at most | details page, tokens | answers known from |",
         "|---|---|---|---|---|---|",
@@ -169,7 +170,7 @@ def _mean(values: Sequence[int]) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; 1 if a question has no answer."""
+    """Print the table; returns 1 if a question has no answer."""
     root = Path(arguments[0])
     found = [answers(root, report) for report in tomllib.loads(QUESTIONS.read_text("utf-8"))["report"]]
     print(table(found))

@@ -1,8 +1,8 @@
-"""How far expected times are off, judged by leaving out: `python -m benchmarks.expected [gemm carried ...]`.
+"""Error of expected times on data left out of the fit: `python -m benchmarks.expected [gemm carried ...]`.
 
-Every number is of times that the fit had not seen: classes left out in ten folds with the GPU known; a GPU left out
-with a sibling at hand; its whole family left out; a run of one GPU carried to another; a GPU left out of which twenty
-times are learnt. Prints the tables of docs/estimate.md and draws its picture.
+Cases: classes of operators left out in ten folds, with the GPU known; a GPU left out, with a sibling known; its whole
+family left out; a run of one GPU carried to another; a GPU left out, except for twenty learnt times. Prints the tables
+of docs/estimate.md and draws its picture.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TITLES = {KIN: "GPU left out, siblings at hand", FAMILIES: "its whole family lef
 
 
 class Judged(NamedTuple):
-    """Expected and measured microseconds of one machine and type, and the interval."""
+    """Expected and measured times (us) of one machine and type, with the interval."""
 
     machine: str
     dtype: str
@@ -64,7 +64,7 @@ class Judged(NamedTuple):
 
 
 def line(title: str, found: Sequence[Judged], least: float = 0.0, most: float = np.inf) -> str:
-    """A row of a table: median and 90th percentile of the error, bias, coverage and median width, in per cent."""
+    """A table row: median and 90th percentile of the error, bias, coverage and median interval width, in per cent."""
     expected, measured, low, high = (np.concatenate([one[place] for one in found]) for place in (2, 3, 4, 5))
     rows = (measured > least) & (measured <= most)
     if not rows.any():
@@ -79,7 +79,7 @@ def line(title: str, found: Sequence[Judged], least: float = 0.0, most: float = 
 
 
 def tables(name: str, found: Sequence[Judged]) -> Iterator[str]:
-    """The table of one way to leave out: all, by GPU, by type, by measured time."""
+    """The table of one cross-validation: all times, by GPU, by type, by measured time."""
     yield HEAD.format(name)
     yield line("all", found)
     yield line(f"over {LONG_US:g} us", found, LONG_US)
@@ -95,16 +95,16 @@ def tables(name: str, found: Sequence[Judged]) -> Iterator[str]:
 
 
 def judged(one: MeasuredTimes, expected: NDArray[np.floating], spread: object) -> Judged:
-    """Expected times beside measured ones, in an interval by `spread`."""
+    """Expected and measured times, with the interval that `spread` gives."""
     return Judged(one.machine, one.dtype, expected, one.measured.time_us, *bounds(expected, spread))  # type: ignore[arg-type]
 
 
 Unseen = list[tuple[MeasuredTimes, Floats]]
-"""Times, and what a fit to other classes expected of them."""
+"""Measured times, and their expected times from a fit without their class."""
 
 
 def unseen_times(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> Unseen:
-    """The times of every machine and type with what is expected of them, their classes left out in ten folds."""
+    """Measured times of every machine and type, with expected times from ten-fold cross-validation over classes."""
     found: Unseen = []
     for (kind, dtype), times in by_kind_and_type(everything).items():
         numbers = [learnt.basis(kind, find_machine(one.machine), *type_and_rest(dtype)).logs for one in times]
@@ -113,7 +113,7 @@ def unseen_times(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> Unseen:
 
 
 def known(found: Unseen) -> list[Judged]:
-    """Unseen times in an interval: that of the errors of the other half of their classes."""
+    """Unseen times with intervals; the errors of one half of the classes give the intervals of the other half."""
     rows = []
     for one, expected in found:
         half = np.random.default_rng(2).permutation(np.unique(one.groups))
@@ -125,7 +125,7 @@ def known(found: Unseen) -> list[Judged]:
 
 
 def order_of_machines(name: str, found: Unseen) -> str:
-    """In how many pairs of GPUs, of those that differ by 20 %, the order by expected time is that by measured time."""
+    """Share of GPU pairs with the right order by expected time, among pairs whose measured times differ by 20 %."""
     same: dict[tuple[object, ...], list[tuple[float, float]]] = {}
     for one, expected in found:
         columns = (
@@ -143,7 +143,7 @@ def order_of_machines(name: str, found: Unseen) -> str:
 
 
 def judge(name: str, pictures: dict[str, Pair]) -> Iterator[str]:
-    """The tables of a kind of operators."""
+    """The tables for one kind of operators; adds its panel to `pictures`."""
     learnt, everything = shipped(), READERS[name]()
     found = unseen_times(learnt, everything)
     pictures[PANELS.get(name, name)] = (
@@ -165,9 +165,9 @@ LEARNT_FROM, DRAWS = 20, 3
 
 
 def after_learning() -> Iterator[str]:
-    """BF16 products of a GPU whose family is left out, before and after `estimate --learn` of twenty of all sizes.
+    """BF16 products on a GPU of an unknown family, before and after `estimate --learn` with twenty measured times.
 
-    Of three draws the one with the greatest 90th percentile.
+    The twenty are drawn three times; the draw with the largest 90th percentile is shown.
     """
     yield (
         f"\n**Products: family left out, {LEARNT_FROM} BF16 times learnt, worst of {DRAWS} draws**\n\n"
@@ -197,7 +197,7 @@ def after_learning() -> Iterator[str]:
 
 
 def of_traces() -> Iterator[str]:
-    """Operators of PyTorch traces on H100 by their names and shapes; products and attention were in no fit."""
+    """Operators of PyTorch traces on H100, by name and shapes; no fit used these products and attention operators."""
     rows, measured = traced_operators()
     times = expected_times(rows, find_machine(MACHINE), shipped())
     yield HEAD.format("Operators of PyTorch traces by name and shapes, H100")
@@ -210,7 +210,7 @@ def of_traces() -> Iterator[str]:
 
 
 def by_framework() -> Iterator[str]:
-    """The least time of each framework on one H100 beside the expected one: its classes were seen by the fit."""
+    """Expected and least measured time per framework on one H100; the fit has seen these classes."""
     table = pq.read_table(FOLDER / "series_h100.parquet").to_pandas()
     table["gemm_dtype"] = table["gemm_dtype"].replace({"bfloat16": "bf16"})
     least = table.groupby(["framework", "gemm_dtype", "m", "n", "k"])["latency_us"].min().reset_index()
@@ -234,7 +234,7 @@ OTHERS: dict[str, Callable[[], Iterable[str]]] = {
 
 
 def main() -> None:
-    """Print the tables named, or all, and draw the picture where every kind of operators was judged."""
+    """Print the named tables (default: all). If every kind of operators was judged, draw the picture."""
     pictures: dict[str, Pair] = {}
     for name in sys.argv[1:] or (*PANELS, *OTHERS):
         for text in filter(None, judge(name, pictures) if name in PANELS else OTHERS[name]()):

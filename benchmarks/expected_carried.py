@@ -1,6 +1,6 @@
-"""How far a measured run is off on another GPU: products that both GPUs were measured with, carried as `estimate RUN`.
+"""Error of times carried from a run on one GPU to another (`estimate RUN`), for products measured on both.
 
-The (n, k) of a product are left out of the fits that carry it, in ten folds.
+Each product is carried by fits without its (n, k), in ten folds.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _shape_of(row: CarriedKernel) -> Shape:
 
 
 def _run(one: MeasuredTimes, both: dict[Shape, float]) -> pa.Table:
-    """The products that another GPU was measured with too, as launches of a trace."""
+    """Products that the other GPU was measured with too, as the launches of a trace."""
     rows = [(shape, us) for shape, us in zip(_shapes(one), one.measured.time_us.tolist(), strict=True) if shape in both]
     sizes = np.array([shape for shape, _ in rows]).reshape(-1, 3)
     m, n, k = sizes.T

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ncu_tools.report.pictures import drawing, picture_bytes
 
 EACH = 14
-"""Cells of the picture for a factor of 10."""
+"""Cells of the picture per factor of 10."""
 FACTORS = (0.5, 1.0, 2.0)
 
 Pair = tuple[NDArray[np.floating], NDArray[np.floating]]
@@ -18,7 +18,7 @@ Pair = tuple[NDArray[np.floating], NDArray[np.floating]]
 
 
 def draw(found: Mapping[str, Pair], file_format: str = "svg") -> bytes:
-    """A panel for each title: how many times lie in each cell, with lines at half, the same and twice."""
+    """Draw a panel per title: counts of times per cell, with lines at half, equal and double."""
     with drawing(**{"font.size": 8}):
         from matplotlib.colors import LogNorm
         from matplotlib.figure import Figure

@@ -55,7 +55,7 @@ SOURCES = {
     "model": "derived from huggingface/pytorch-image-models (Apache-2.0), results, and from READMEs of "
     "NVIDIA/DeepLearningExamples: https://github.com/huggingface/pytorch-image-models",
 }
-"""Where the times of a kind of operators come from, if not from `AICONFIGURATOR`."""
+"""Sources of the times of a kind of operators, where it is not `AICONFIGURATOR`."""
 COMMENT = """Expected times of operators: numbers of the physics (ncu_tools/model/expected_time), corrections in per
 cent at the corners of the grid (knots are binary logarithms), and the spread of measured times: from how many us on,
 and how many per cent below and above 80 % of them lie. Written by benchmarks/fit_expected.py: do not edit.
@@ -68,11 +68,11 @@ FP32 = "gemm_fp32"
 OF_FP32 = "FP32 products, learnt from the few of KernelBench (ScalingIntelligence, MIT License). Written by\n"
 OF_FP32 += "benchmarks/fit_expected.py: do not edit."
 WIDER = 1.15
-"""How much wider the interval of a GPU without times is than that of GPUs left out: few families were learnt from."""
+"""Factor on the interval for GPUs without measured times: the left-out GPUs that it derives from are few families."""
 
 
 def fitted_kind(name: str) -> Learnt:
-    """Everything learnt of one kind of operators."""
+    """Fit everything for one kind of operators."""
     found: list[LearntEntry] = []
     everything = READERS[name]()
     for (_, dtype), times in by_kind_and_type(everything).items():
@@ -92,7 +92,7 @@ def fitted_kind(name: str) -> Learnt:
 
 
 def spreads_of_unknown(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> dict[tuple[str, str, str], Spread]:
-    """How far times of GPUs are off that were left out: of kin, of other families; and of a type that is left out."""
+    """Spread of errors on GPUs left out (with kin, with other families), and of types left out."""
     pairs: dict[tuple[str, str, str], list[tuple[Floats, Floats]]] = {}
     for one in everything:
         for basis, expected in left_out(learnt, one).items():
@@ -105,7 +105,7 @@ def spreads_of_unknown(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> d
 
 
 def left_out(learnt: Learnt, one: MeasuredTimes) -> dict[str, Floats]:
-    """Expected times of a machine with it left out, and with its family left out."""
+    """Expected times of a machine, fitted without it and without its family."""
     machine = find_machine(one.machine)
     kind = KINDS[one.kind]
     family = {entry.machine for entry in learnt.entries if family_of(find_machine(entry.machine)) == family_of(machine)}
@@ -123,13 +123,13 @@ def left_out(learnt: Learnt, one: MeasuredTimes) -> dict[str, Floats]:
 
 
 def type_and_rest(name: str) -> tuple[str, str]:
-    """The type of what is learnt alone, and what else is in its name."""
+    """Split a learnt name into its data type and the rest."""
     dtype, comma, rest = name.partition(",")
     return dtype, comma + rest
 
 
 def main() -> None:
-    """Fit the kinds named, or all."""
+    """Fit the named kinds (default: all)."""
     for name in sys.argv[1:] or (*READERS, FP32):
         if name == FP32:
             write_bytes_atomically(SHIPPED / f"{FP32}.toml", written(fp32_products(shipped()), OF_FP32).encode())

@@ -71,7 +71,7 @@ if __name__ == "__main__":
 
 @dataclass
 class Measurement:
-    """One process: seconds, and the peak memory in MB of the client and of the largest worker."""
+    """One process: seconds, and peak memory in MB of the client and of the largest worker."""
 
     seconds: float
     client: float

@@ -1,8 +1,8 @@
-"""The house in figures: how full folders are, how many files a report passes, what no test names, how much there is.
+"""Figures on the code base: sizes of folders, files that a report passes through, untested names, lines of code.
 
     python -m benchmarks.house --suite-seconds 280
 
-docs/architecture.md prints it. What must never get worse, tests/whole/test_house.py holds; here is how it stands.
+docs/architecture.md prints the table. tests/whole/test_house.py enforces the limits; this prints the current values.
 """
 
 from __future__ import annotations
@@ -52,9 +52,8 @@ WALKS = {
 """Commands, and the most files whose functions they should run."""
 NOT_ANALYSIS = ("ncu_tools.report", "ncu_tools.cli", "ncu_tools.profiling")
 READERS = "ncu/csv_pages:judge streaming/cells/rows:scan"
-"""What makes lines of a details page rows: Python, whose rows become launches (`feed`) or columns (`plain_rows`), and
-the compiled loop. Kept by hand, as RULES are.
-"""
+"""Functions that turn lines of a details page into rows: in Python, whose rows become launches (`feed`) or columns
+(`plain_rows`), and in the compiled loop. Kept by hand, as RULES are."""
 RULES = {
     "is a line a row": "ncu/csv_pages:_is_row",
     "is a row one of a rule": "ncu/csv_pages:is_rule",
@@ -66,13 +65,13 @@ RULES = {
     "what is a shape": "report_data/cell_text:triple",
     "where do lines end": "sources/sources:Lines",
 }
-"""Where Python states each rule of the CSV format, beside the one loop in C."""
+"""Rules of the CSV format, with the places in Python that state them; the C loop states them once more."""
 MOST_RULES = 14
-"""Some six rules on imports, sizes and names, and the checks that they catch what they claim."""
+"""Limit on house rules: some six on imports, sizes and names, and tests of these rules."""
 
 
 class Row(NamedTuple):
-    """A measure, what it is now, the most that it should be, and where it is more."""
+    """A measure, its value, its limit, and where it exceeds the limit."""
 
     what: str
     value: float | None
@@ -88,7 +87,7 @@ class Row(NamedTuple):
 
 
 def defined(places: str) -> int:
-    """How many of these `file:name` of ncu_parsers exist and define the function, class or constant."""
+    """Number of `file:name` places in ncu_parsers that exist and define this function, class or constant."""
     count = 0
     for file, name in (place.split(":") for place in places.split()):
         tree = trees().get(FOLDERS["ncu_parsers"] / f"{file}.py")
@@ -100,12 +99,12 @@ def defined(places: str) -> int:
 # ------------------------------------------------------------------------------------------------- the way of a report
 
 
-IS_FUNCTION = 0x1  # "optimized", as the locals of modules and of bodies of classes are not
+IS_FUNCTION = 0x1  # "optimized" flag of code objects; bodies of modules and classes lack it
 PROJECT = tuple(f"{folder}/" for folder in FOLDERS.values())
 
 
 def file_of(frame: FrameType | None) -> str | None:
-    """The project's file whose function a frame runs; None where it is no function, or of another package."""
+    """The project's file whose function a frame runs; None for other packages, and outside of functions."""
     if frame is None or not frame.f_code.co_flags & IS_FUNCTION or not frame.f_code.co_filename.startswith(PROJECT):
         return None
     return frame.f_code.co_filename
@@ -121,9 +120,9 @@ def is_imported(frame: FrameType | None) -> bool:
 
 
 def traced(*words: str) -> dict[str, Any]:
-    """Run a command in this process: the project's files whose functions ran, and the calls from file to file.
+    """Run a command in this process; returns the project's files whose functions ran, and calls between files.
 
-    What runs while modules are imported does not count.
+    Code that runs while modules are imported does not count.
     """
     files, calls = set[str](), set[tuple[str, str]]()
 
@@ -148,7 +147,7 @@ def traced(*words: str) -> dict[str, Any]:
 
 
 def way_of(*words: str) -> dict[str, Any]:
-    """The same in a process of its own, in which nothing was imported or kept before."""
+    """`traced` in a new process without imported modules or cached values."""
     program = "import sys, json; from benchmarks.house import traced; print('\\n' + json.dumps(traced(*sys.argv[1:])))"
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True, check=True
@@ -160,13 +159,13 @@ def way_of(*words: str) -> dict[str, Any]:
 
 
 def way_of_parse(path: Path) -> dict[str, Any]:
-    """The way of a report to a file."""
+    """`traced` for parsing a report to a file."""
     with tempfile.TemporaryDirectory() as folder:
         return way_of("parse", str(path), "-o", str(Path(folder) / "out.parquet"))
 
 
 def way_rows() -> Iterator[Row]:
-    """How many files a big and a small report pass, and which call each other both ways."""
+    """Number of files that a big and a small report pass through, and pairs of files that call each other."""
     with tempfile.TemporaryDirectory() as folder:
         big = Path(folder) / "long.csv"
         write("long", big, 3)
@@ -184,7 +183,7 @@ def way_rows() -> Iterator[Row]:
 
 
 def printed(count: int) -> list[Printed]:
-    """Launches as a report prints them, with the metrics of the generated ones."""
+    """Launches as in a printed report, with the metrics of the generated reports."""
     generator = random.Random(1)  # noqa: S311 - not for secrets
     made = []
     for number, (_, size) in enumerate(islice(launches(generator, kernel_names(generator, LONG_NAMES)), count)):
@@ -194,7 +193,7 @@ def printed(count: int) -> list[Printed]:
 
 
 def without_a_point(made: list[Printed]) -> list[Printed]:
-    """The same launches with whole numbers, which speak for no locale."""
+    """The same launches with whole numbers, which do not reveal the locale."""
     for launch in made:
         launch.cells = [Cell(cell.name, cell.digits, cell.unit) for cell in launch.cells]
     return made
@@ -218,7 +217,7 @@ DIALECTS: dict[str, Callable[[list[Printed]], bytes]] = {
 
 
 def seconds_of(path: Path) -> float:
-    """How long the fastest of three parses takes, imports and start not counted."""
+    """The fastest of three parses in seconds, without imports and start-up."""
     from ncu_parsers.parse.parse import parse_into
     from ncu_parsers.sources.sources import Source
 
@@ -233,7 +232,7 @@ def seconds_of(path: Path) -> float:
 
 
 def dialect_rows(megabytes: float) -> Iterator[Row]:
-    """The slowest dialect as a ratio to the UTF-8 details page of the same launches, which has so many megabytes."""
+    """Time of the slowest dialect, as a ratio to the UTF-8 details page of the same launches (`megabytes` long)."""
     count = int(megabytes * 1e6 / len(DIALECTS[UTF_8_DETAILS](printed(50))) * 50)
     times = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -251,7 +250,7 @@ def dialect_rows(megabytes: float) -> Iterator[Row]:
 
 
 def cycles() -> int:
-    """1 where modules import each other in a circle, else 0."""
+    """1 if modules import each other in a cycle, else 0."""
     try:
         assert_no_cycle({module: modules_imported_by(module) for module in MODULES})
     except AssertionError:
@@ -260,7 +259,7 @@ def cycles() -> int:
 
 
 def longest_chain() -> int:
-    """The modules of the longest chain of imports as they are written; what a string names is imported late."""
+    """Modules in the longest chain of imports at module level; imports by name in strings happen later."""
     files = {module: path for module, path in MODULES.items() if path.name != "__init__.py"}
     graph = {
         module: set(imported(trees()[path], module, in_strings=False)) & files.keys() - {module}
@@ -273,14 +272,14 @@ def longest_chain() -> int:
 
 
 def unnamed() -> list[str]:
-    """Modules whose name stands in no test, not even as a word."""
+    """Modules whose names no test contains."""
     words = {word for path in (ROOT / "tests").rglob("*.py") for word in re.findall(r"\w+", path.read_text("utf-8"))}
     modules = (module for module, path in MODULES.items() if path.name != "__init__.py")
     return [module for module in modules if module.rpartition(".")[2] not in words]
 
 
 def code_rows() -> Iterator[Row]:
-    """What the source says of itself."""
+    """Measures of the source code."""
     nodes = [node for tree in trees().values() for node in ast.walk(tree)]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     widest = max(functions, key=parameters)
@@ -305,17 +304,17 @@ def code_rows() -> Iterator[Row]:
 
 
 def first(names: list[str]) -> str:
-    """The first of some names, and how many more there are."""
+    """The first few names, and the number of others."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """How many a function takes by name or place."""
+    """Number of positional parameters."""
     return sum(map(len, (function.args.posonlyargs, function.args.args, function.args.kwonlyargs)))
 
 
 def size_rows(suite_seconds: float | None) -> Iterator[Row]:
-    """How many tests there are, how long they take, and how many lines there are."""
+    """Number of tests, their duration, and lines of code."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S603
     tests = [line for line in listed.splitlines() if "::" in line]
@@ -328,14 +327,14 @@ def size_rows(suite_seconds: float | None) -> Iterator[Row]:
 
 
 def lines(suffix: str) -> int:
-    """How many lines files of the packages with this ending have together."""
+    """Lines in all package files with this suffix."""
     return sum(
         len(path.read_text("utf-8").splitlines()) for top in FOLDERS.values() for path in top.rglob(f"*{suffix}")
     )
 
 
 def main() -> None:
-    """Print every row with its goal. Exit code 1 where one is missed."""
+    """Print every row with its limit. Exit code 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite-seconds", type=float, help="what the README's test command took; not measured here")
     parser.add_argument(

@@ -33,7 +33,7 @@ from benchmarks.processes import measured
 RESULTS = Path(__file__).with_name("results")
 PROGRAM = str(Path(sys.executable).with_name("ncu-bench"))
 WITHOUT_END = 1e9
-"""Megabytes: so many that only the number of launches limits a report."""
+"""A size in megabytes that never ends a report: only its number of launches does."""
 
 Case = Callable[[Path, float], str]
 
@@ -53,7 +53,7 @@ def many_launches(folder: Path, scale: float) -> str:
 
 
 def many_reports(folder: Path, scale: float) -> str:
-    """Many small reports in one folder, each of another run."""
+    """Many small reports in one folder, each from a different run."""
     count = round(5_000 * scale)
     generate.write("wide30", folder / "first.csv", WITHOUT_END, 40)
     text = (folder / "first.csv").read_text("utf-8")
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def keep(case: str, rows: list[dict[str, Any]]) -> None:
-    """Write the figures of a case, with the machine and versions."""
+    """Write the figures of a case to a file, with the machine and versions."""
     facts = machine()
     name = re.sub(r"[^a-z0-9]+", "-", facts["cpu"].lower()).strip("-")
     RESULTS.mkdir(exist_ok=True)

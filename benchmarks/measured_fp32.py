@@ -1,7 +1,7 @@
-"""FP32 products of KernelBench (ScalingIntelligence, MIT) on many GPUs: what a power limit leaves of the peak too.
+"""FP32 products of KernelBench (ScalingIntelligence, MIT) on many GPUs; they also show the peak under a power limit.
 
-The sizes are those of the problem files; a later version of the benchmark has larger ones. Times are by the clock of
-the host around each call, with a synchronisation.
+Sizes are those of the problem files; a later version of the benchmark uses larger ones. Times are host clock times
+around each synchronised call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SOURCE = (
 
 
 def fp32_products(known: Learnt, folder: Path = FOLDER) -> Learnt:
-    """Entries of FP32 products, learnt from the few that were measured on each GPU."""
+    """Learnt entries of FP32 products, from the few measured on each GPU."""
     times: dict[str, list[tuple[int, int, int, float]]] = {}
     with gzip.open(folder / "points.tsv.gz", "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):

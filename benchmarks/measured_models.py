@@ -1,4 +1,4 @@
-"""Measured times of whole models: timm's tables and NVIDIA's examples of ../shared/measured/points.tsv.gz."""
+"""Measured times of whole models: timm's tables and NVIDIA's examples in ../shared/measured/points.tsv.gz."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXAMPLES = {
     "resnext101-32x4d": "resnext101_32x4d",
     "se-resnext101-32x4d": "seresnext101_32x4d",
 }
-"""Model of NVIDIA's examples -> the same of timm."""
+"""Model of NVIDIA's examples -> the same model in timm."""
 AT_ONCE = 12
 NOTHING = Hardware(1.0, 1.0, 1.0, 0.0)
 
@@ -48,7 +48,7 @@ class Point(NamedTuple):
 
 
 def points(folder: Path = FOLDER) -> list[Point]:
-    """Forward passes of models; `how` is the name of what is learnt together, as "bf16, eager"."""
+    """Forward passes of models; `how` names a group that is fitted together, such as "bf16, eager"."""
     found = []
     with gzip.open(folder / "points.tsv.gz", "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
@@ -66,7 +66,7 @@ def points(folder: Path = FOLDER) -> list[Point]:
 
 
 def operators_of_models(wanted: Sequence[Point]) -> dict[tuple[str, int, int], list[ModelOperator]]:
-    """The operators of each model, counted on the meta device; models that cannot be counted are left out."""
+    """Operators of each model, counted on the meta device; models that cannot be counted are left out."""
     keys = sorted({(point.model, point.batch, point.size) for point in wanted})
     found = {}
     for begin in range(0, len(keys), AT_ONCE):
@@ -90,7 +90,7 @@ def _operator(record: dict[str, object]) -> ModelOperator:
 
 
 def model_times(folder: Path = FOLDER) -> list[MeasuredTimes]:
-    """Times of whole models by machine, and by type and mode."""
+    """Times of whole models, by machine, data type and mode."""
     everything = points(folder)
     operators = operators_of_models(everything)
     names = {name: number for number, name in enumerate(sorted({point.model for point in everything}))}

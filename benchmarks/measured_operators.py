@@ -1,4 +1,4 @@
-"""Operators of PyTorch traces on H100 (AMD-AGI/TraceLens, MIT), as rows of a table of operators."""
+"""Operators of PyTorch traces on H100 (AMD-AGI/TraceLens, MIT) as a table of operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ncu_tools.model.expected_time.physics import TimedOperators
 GPU, MACHINE = "NVIDIA H100", "h100-sxm"
 TYPES = {"c10::BFloat16": "bf16", "float": "fp32", "c10::Half": "fp16"}
 FROM_THE_HOST = 20.0
-"""A copy that takes so many times what its bytes do comes from the host, which its shapes do not tell."""
+"""A copy this many times slower than its bytes require comes from the host; its shapes do not show that."""
 
 
 def traced_operators(folder: Path = FOLDER) -> tuple[OperatorRows, np.ndarray[Any, Any]]:
@@ -44,7 +44,7 @@ def traced_operators(folder: Path = FOLDER) -> tuple[OperatorRows, np.ndarray[An
 
 
 def _tuples(text: str) -> list[Any]:
-    """The tuples that stand one after another: shapes, types, strides, values."""
+    """Consecutive tuples in a text: shapes, types, strides, values."""
     found, depth, begin = [], 0, 0
     for place, letter in enumerate(text):
         if letter == "(":
@@ -58,7 +58,7 @@ def _tuples(text: str) -> list[Any]:
 
 
 def movement_times(folder: Path = FOLDER) -> list[MeasuredTimes]:
-    """Operators that move data, those that rearrange apart. Their type is in their bytes."""
+    """Operators that move data; rearranging ones are a kind of their own. Their data type affects only their bytes."""
     rows, times = traced_operators(folder)
     hardware = hardware_of(find_machine(MACHINE), "fp32")
     if isinstance(hardware, str):

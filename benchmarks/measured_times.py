@@ -1,4 +1,4 @@
-"""The measured times of ../shared/measured as the expected-time model learns them, with what is left out and why."""
+"""Measured times of ../shared/measured in the form that the expected-time model learns; says which are left out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MACHINES = {
 }  # fmt: skip
 """GPU of the data -> machine. The B60 of Intel has no machine file."""
 TYPES = {"bfloat16": "bf16"}
-"""Type of the data -> type of the model, where they differ."""
+"""Data types whose names differ between the data and the model."""
 FILES = {
     "attention_context": "context_attention.parquet", "attention_generation": "generation_attention.parquet",
 }  # fmt: skip
@@ -30,14 +30,14 @@ SIZES = {
     "batch": "batch_size", "heads": "num_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim",
     "query": "isl", "context": "step", "window": "window_size",
 }  # fmt: skip
-"""Size of attention -> column of the data."""
+"""Argument of attention -> column of the data."""
 LEAST_OF_ROOF = 0.95
 SMALLEST_BLOCK = 128
-"""Below it, n or k of fp8_block run on the host's time: 175 to 700 us at any size."""
+"""For smaller n or k, fp8_block measures the host: 175 to 700 us at any size."""
 
 
 def gemm_times(folder: Path = FOLDER) -> list[MeasuredTimes]:
-    """MeasuredTimes of GEMMs by machine and type: the least over frameworks."""
+    """Times of GEMMs by machine and data type: the minimum over frameworks."""
     table = pq.read_table(folder / "gemm.parquet")
     columns = {name: table[name].to_numpy() for name in table.column_names}
     classes = columns["n"] * 1_000_000 + columns["k"]
@@ -63,9 +63,9 @@ def _hardware(machine: str, dtype: str) -> Hardware:
 
 
 def attention_times(kind: str, folder: Path = FOLDER) -> list[MeasuredTimes]:
-    """Times of attention by machine, type, type of the cache and, of generation, large and small groups.
+    """Times of attention by machine, data type, cache type and, for generation, large and small groups.
 
-    The median over frameworks, since the least is often wrong; what still beats the roof by 5 % is left out.
+    The median over frameworks, since the minimum is often wrong; times more than 5 % below the roof are left out.
     """
     table = pq.read_table(folder / FILES[kind])
     columns = {name: table[name].to_numpy() for name in table.column_names}

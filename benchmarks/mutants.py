@@ -20,7 +20,7 @@ WIDENED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
 }  # fmt: skip
 NO_NUMBERS = (ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp)
-"""Operands for which `+` joins texts or lists: dropping one is no arithmetic mistake."""
+"""Operands that `+` joins as texts or lists: dropping one of them is not an arithmetic mistake."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ def _places(tree: ast.AST, scope: str = "module") -> Iterator[Place]:
 
 
 def _is_of_types(tree: ast.AST, field: str) -> bool:
-    """Whether a field holds types, or code that depends only on the version of Python."""
+    """Whether a field holds types, or code that depends only on the Python version."""
     if isinstance(tree, ast.Assign):
         return isinstance(tree.value, ast.Subscript) and isinstance(tree.value.value, ast.Name) and field == "value"
     return isinstance(tree, ast.If) and "version_info" in ast.unparse(tree.test)
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """For each change of a node: its source text, and the node that replaces it."""
+    """Source text and replacement node for each change of a node."""
     was = ast.unparse(node) if isinstance(node, (ast.expr, ast.AugAssign)) else ""
     if isinstance(node, ast.Compare):
         yield from ((was, now) for now in _comparisons(node))
@@ -114,7 +114,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 def _is_condition(owner: ast.AST, field: str) -> bool:
     """Whether a field decides which branch is taken, or which items a comprehension keeps."""
     if isinstance(owner, ast.While):
-        return False  # always is a loop without end, never is a function cut short
+        return False  # always: an endless loop; never: a function cut short
     return field == "ifs" or (field == "test" and isinstance(owner, (ast.If, ast.IfExp)))
 
 

@@ -167,7 +167,7 @@ class Chosen:
         self.names, self.seconds = names, seconds
 
     def pytest_sessionstart(self) -> None:
-        """Let hypothesis try more than by day, and stop at the first failure, without shrinking it."""
+        """Let hypothesis try more examples than by default, and stop at the first failure without shrinking it."""
         from hypothesis import Phase, settings
 
         by_day = settings.get_profile("day")
@@ -285,7 +285,7 @@ class Part:
         self.lines: dict[str, dict[str, list[int]]] = {test: record["lines"].get(test, {}) for test in passed}
 
     def is_noticed(self, mutant: Mutant) -> bool:
-        """Whether a test fails or hangs: of those that reach the mutant's lines, of the others of its file, of all."""
+        """Whether a test fails or hangs: first the tests that reach the mutant's lines, then its file's, then all."""
         span, file = range(mutant.line, mutant.last_line + 1), str(mutant.path)
         all_of_file = {test for test, files in self.lines.items() if file in files}
         near = {test for test in all_of_file if not set(span).isdisjoint(self.lines[test][file])}
@@ -317,9 +317,9 @@ def sampled(mutants: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
 
 
 def measured(part: Part, size: int | None, seed: int) -> tuple[int, int, int]:
-    """Try mutants of a part; print the survivors, and entries for equivalent mutants that the code has no more.
+    """Try mutants of a part; print the survivors, and outdated entries of equivalent mutants.
 
-    Returns the numbers noticed, survived and equivalent.
+    Returns the numbers of noticed, surviving and equivalent mutants.
     """
     known = equivalents()
     for path in part.files:

@@ -1,11 +1,11 @@
-"""Time `ncu-bench parse`, `hotspots` and `timeline` on big SQLite exports of nsys against bare scans of what they need.
+"""Time `ncu-bench parse`, `hotspots` and `timeline` on big SQLite exports of nsys against bare scans of the same data.
 
     python -m benchmarks.nsys_databases REAL.sqlite [--mb N] [--turns N] [--peer COMMAND]
 
-`nsys_generate.py` repeats the real export to the size asked for. A bare scan is a process that reads the same columns
-by Python's `sqlite3` and throws them away. COMMAND, as "nsys-ai summary", gets the file as its last argument. All run
-in turns, each in a process of its own, with caches of ours removed; ratios are by wall time and by processor time,
-which other programs disturb less.
+`nsys_generate.py` repeats the real export up to the requested size. A bare scan is a process that reads the same
+columns with Python's `sqlite3` and discards them. COMMAND, such as "nsys-ai summary", gets the file as its last
+argument. All programs run in turns, each in its own process, with our caches removed. Ratios are by wall time and by
+processor time; other programs disturb the latter less.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEEDED = {
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start globalTid correlationId",
     RANGES: "start end eventType globalTid textId domainId text",
 }
-"""What `parse` takes from each table, in recent schemas."""
+"""Columns that `parse` reads from each table, in recent schemas."""
 OF_OPERATIONS = "start end deviceId contextId streamId correlationId globalPid graphNodeId"
 NEEDED_BY_TIMELINE = {
     KERNELS: f"{OF_OPERATIONS} demangledName shortName mangledName",
@@ -56,12 +56,12 @@ NCU_BENCH = "import sys; from ncu_tools.cli import run; sys.exit(run(sys.argv[1:
 
 
 def scan(path: Path, needed: Mapping[str, str]) -> list[str]:
-    """The command that scans some columns of tables."""
+    """The command that scans these columns."""
     return [sys.executable, "-c", SCAN, str(path), *(f"{table} {columns}" for table, columns in needed.items())]
 
 
 def compare(title: str, ours: Sequence[Run], theirs: Sequence[Run]) -> None:
-    """Print the medians of two commands that ran in turns, and their ratios."""
+    """Print the medians of two commands that ran in turns, and their ratio."""
     wall, other = (statistics.median(run.seconds for run in runs) for runs in (ours, theirs))
     processor = statistics.median(
         one.processor / two.processor for one, two in zip(ours, theirs, strict=True) if two.processor

@@ -1,7 +1,7 @@
-"""Repeat a real SQLite export of nsys until it has a given size: an hour of training is minutes that repeat.
+"""Repeat a real SQLite export of nsys up to a given size, as an hour of training repeats its minutes.
 
-Each repetition is shifted in time and has correlation ids, and op_ids of PyTorch in its ranges' names, of its own.
-Indices of other programs are left out. A table that has no start is copied once.
+Each repetition is shifted in time and has its own correlation ids, and its own op_ids in the range names of PyTorch.
+Indices of other programs are left out. Tables without a start are copied once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPETITIONS_AT_A_TIME = 20
 
 
 def repeat(real: Path, path: Path, megabytes: int) -> int:
-    """Write `path` from the export `real`; returns how often that is repeated."""
+    """Write `path` from the export `real`; returns the number of repetitions."""
     path.unlink(missing_ok=True)
     with _opened(path) as database:
         database.execute("ATTACH ? AS real", (f"file:{real.resolve()}?mode=ro&immutable=1",))
@@ -58,7 +58,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _split_names(database: sqlite3.Connection) -> None:
-    """Names of ranges in two parts, the second of which is an op_id or null."""
+    """Split range names into two parts; the second is an op_id or null."""
     database.execute("CREATE TEMP TABLE split (at INTEGER PRIMARY KEY, name TEXT, number INTEGER)")
     texts = database.execute(f"SELECT rowid, text FROM real.{RANGES} WHERE text NOT NULL").fetchall()  # noqa: S608
     found = ((row, text, OP_ID.fullmatch(text)) for row, text in texts)
@@ -69,7 +69,7 @@ def _split_names(database: sqlite3.Connection) -> None:
 
 
 def _steps(database: sqlite3.Connection, tables: list[str], columns: dict[str, list[str]]) -> tuple[int, int, int]:
-    """By how much time, correlation ids and op_ids of a repetition differ from those of the one before."""
+    """Offsets of time, correlation ids and op_ids between consecutive repetitions."""
     ends = [
         database.execute(f'SELECT min(start), max(max(start, coalesce("end", 0))) FROM real."{table}"').fetchone()  # noqa: S608
         for table in tables

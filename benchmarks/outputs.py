@@ -1,14 +1,14 @@
-"""Keep what every command prints over many reports, and compare it with what another checkout printed.
+"""Record the output of every command on many reports, and compare it with the output of another checkout.
 
     python benchmarks/outputs.py keep BEFORE sample_reports ../shared/reports     # in the old checkout
     python benchmarks/outputs.py keep AFTER sample_reports ../shared/reports      # in the new one
     python benchmarks/outputs.py compare BEFORE AFTER
 
-In a checkout of before the fold of commands, `keep --spelling old` asks by its names. Answers are kept under the new
-ones, so that both spellings, in either checkout, are compared.
+In a checkout from before commands were merged, `keep --spelling old` uses the old command names. Answers are stored
+under the new names, so that both checkouts can be compared.
 
-A refactoring changes nothing that programs read: `compare` ends with 1 and shows the first lines that differ where JSON
-or CSV of any command differs by a byte. Texts, Markdown and errors are kept with `--texts`, for reading the diff.
+A refactoring must not change output for programs: if the JSON or CSV of any command differs by a byte, `compare` shows
+the first lines that differ and exits with 1. `--texts` also records texts, Markdown and errors, to read their diff.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OF_TIMELINES = (
 )  # fmt: skip
 TIMELINES = (".sqlite", ".json", ".json.gz", ".nsys-rep", ".pb")
 WRITTEN = ("csv", "sections", "perfetto", "speedscope")
-"""What `report --as` writes; the file is compared, too."""
+"""Formats of `report --as`; the written file is compared, too."""
 OF_NO_REPORT = (
     "machines --metrics flops,dram --chip gh100", "machines --metrics", "machines --all-chips", "machines",
     "machines h100-sxm", "estimate resnet18 --machine t4", "mcp --schema",
@@ -55,9 +55,9 @@ OLD_WORDS = (
     (r"^machines --metrics ?", "metrics "), (r"^machines --all-chips", "metrics --all-chips"),
     (r"^mcp --schema", "schema"), (r"^report --as", "export --as"), (r"^report$", "digest"),
 )  # fmt: skip
-"""The beginning of a question -> how it was asked before commands were folded: `--spelling old` asks so."""
+"""Beginning of a command line -> its form before commands were merged, for `--spelling old`."""
 OUTPUT = "OUTPUT"
-"""Stands for the file to write."""
+"""Placeholder for the output file."""
 FORMATS = ("json", "csv")
 TEXTS = ("text", "markdown")
 HINTS = (
@@ -71,18 +71,18 @@ HINTS = (
     (r"ncu-bench schema COMMAND", "ncu-bench mcp --schema NAME"),
     (r'"tokens": \d+', '"tokens": 0'),
 )  # fmt: skip
-"""How hints in notes and statements named commands before -> how they do now; tokens follow their length."""
+"""Commands in hints of notes and statements before the merge -> now; estimated tokens follow their length."""
 SHOWN_LINES = 12
 
 
 def reports(folders: list[str]) -> list[Path]:
-    """Every file of the folders that may be a report, in a steady order."""
+    """Every possible report in the folders, sorted."""
     found = (path for folder in folders for path in Path(folder).rglob("*") if path.is_file())
     return sorted(path for path in found if path.suffix not in (".py", ".md", ".lock"))
 
 
 def questions(path: Path, texts: bool) -> Iterator[tuple[str, list[str]]]:
-    """What is asked of one report: the words before it, and the options behind it."""
+    """Command lines on one report: the words before its path, and the path with the options after it."""
     forms = (*FORMATS, *(TEXTS if texts else ()))
     others = OF_TIMELINES if path.name.endswith(TIMELINES) else OF_NCU
     for words in (*OF_ANY, *others):
@@ -95,14 +95,14 @@ def questions(path: Path, texts: bool) -> Iterator[tuple[str, list[str]]]:
 
 
 def spelt(words: str, spelling: str) -> list[str]:
-    """The words of a question as they are typed, now or before the fold."""
+    """Split a command line into words, in the new or old spelling."""
     for now, before in OLD_WORDS if spelling == "old" else ():
         words = re.sub(now, before, words)
     return words.split()
 
 
 def answer(words: list[str]) -> str:
-    """What a command line prints and its exit code; an error's text is not compared, that it is one is."""
+    """Output and exit code of a command line; errors count as equal whatever their text."""
     from ncu_tools.cli import run
 
     out, err = io.StringIO(), io.StringIO()
@@ -115,7 +115,7 @@ def answer(words: list[str]) -> str:
 
 
 def answers(task: tuple[Path | None, bool, str]) -> dict[str, str]:
-    """All answers on one report, or on none, by the question in new words."""
+    """All answers on one report, or without a report, by command line in new spelling."""
     path, texts, spelling = task
     asked = [(words, ["--format", form]) for words in OF_NO_REPORT for form in FORMATS]
     found = {}
@@ -134,7 +134,7 @@ def _content(file: Path) -> str:
 
 
 def keep(into: Path, folders: list[str], texts: bool, spelling: str) -> None:
-    """Write a file of answers for each report, in a process of its own each."""
+    """Write a file of answers for each report, each in its own process."""
     into.mkdir(parents=True, exist_ok=True)
     tasks = [(path, texts, spelling) for path in (None, *reports(folders))]
     with get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=8) as pool:
@@ -145,14 +145,14 @@ def keep(into: Path, folders: list[str], texts: bool, spelling: str) -> None:
 
 
 def in_new_words(text: str) -> str:
-    """An answer whose hints on what to type are those of today."""
+    """An answer with today's command names in its hints."""
     for now, before in HINTS:
         text = re.sub(now, before, text)
     return text
 
 
 def compare(before: Path, after: Path) -> int:
-    """Print the answers that differ; how many do."""
+    """Print the answers that differ; returns their number."""
     different = total = 0
     for old in sorted(before.glob("*.json")):
         new = after / old.name

@@ -1,9 +1,9 @@
-"""Compare what is read here of binary reports with what NVIDIA's package reads, value by value.
+"""Compare our reading of binary reports with NVIDIA's Python package, value by value.
 
     python -m benchmarks.package_check REPORT.ncu-rep...
 
-The package is an optional extra (`pip install '.[ncu-rep]'`). It returns launches in the order of the file, and none
-and no error if it is older than the report. Exit code 1 if a value differs and it is not known why.
+The package is an optional extra (`pip install '.[ncu-rep]'`). It returns launches in file order; if it is older than
+the report, it returns none, without an error. Exit code 1 if a value differs for an unknown reason.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ UNITS_THAT_VARY = (
     "derived__smsp__sass_thread_inst_executed_op_",
     "derived__memory_l2_theoretical_sectors_global_excessive",
 )
-"""Beginnings of metrics whose unit, for the package, depends on the reports that it read before."""
+"""Prefixes of metrics whose unit in the package depends on the reports read before."""
 
 _PRINTED = NumberFormat(".")
 
 
 class DifferentValue(NamedTuple):
-    """What differs of a launch, as read here and by the package; `why` is "" if that is not known."""
+    """A value of a launch that differs between us and the package; `why` is "" if the reason is unknown."""
 
     launch_id: int | None
     what: str
@@ -60,7 +60,7 @@ class DifferentValue(NamedTuple):
 
 @dataclass
 class Checked:
-    """How many values of how many launches agree, what differs, and the version of the package."""
+    """Numbers of equal values and of launches, the differences, and the version of the package."""
 
     version: str
     launches: int = 0
@@ -68,7 +68,7 @@ class Checked:
     differences: list[DifferentValue] = field(default_factory=list)
 
     def compare(self, launch: Launch, what: str, here: Any, there: Any, why: str = "") -> None:
-        """Count one value, or note how it differs."""
+        """Compare one value: count it, or record the difference."""
         if _same(here, there):
             self.agreeing += 1
         else:
@@ -98,7 +98,7 @@ def check(source: Source) -> Checked:
 
 
 def _in_file_order(source: Source) -> tuple[list[Launch], list[set[str]]]:
-    """The launches as read here, and for each the metrics that stand in the file without a value."""
+    """Our launches in file order, and for each the metrics without a value in the file."""
     by_id = {launch.launch_id: launch for launch in read_report(source).launches}
     with opened(source) as stream:
         blocks = blocks_of(stream, source.name)
@@ -133,13 +133,13 @@ def _package() -> Any:
 
 
 def _launches(package: Any, path: Path) -> tuple[str, list[Launch]]:
-    """The version of the package, and its launches in the order of the file."""
+    """Version of the package, and its launches in file order."""
     try:
         context = package.load_report(str(path))
         ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
         launches = [_launch(part.action_by_idx(index)) for part in ranges for index in range(part.num_actions())]
         return str(context.get_version()), launches
-    except Exception as error:  # no documented type: SWIG passes on what the library throws
+    except Exception as error:  # no documented type: SWIG passes on the library's exceptions
         raise NcuBenchError(
             f"{PACKAGE} failed to read {path.name}: {error}.", advice="Update the package, or look at the report."
         ) from error
@@ -200,7 +200,7 @@ def _rule(result: Any) -> Rule:
 
 
 def _nvtx_ranges(state: Any) -> list[tuple[str, str]] | None:
-    """The NVTX ranges around a launch as (domain, name), outermost first; None without NVTX."""
+    """NVTX ranges around a launch as (domain, name), outermost first; None without NVTX."""
     if state is None:
         return None
     domains = [state.domain_by_id(number) for number in state.domains()]
@@ -230,11 +230,11 @@ def _compare(checked: Checked, here: Launch, there: Launch, without_value: set[s
             )
     for name in dict.fromkeys([*here.instances, *there.instances]):
         if name in BY_INSTRUCTION:
-            continue  # summed here by opcodes, which the file does not hold
+            continue  # we sum this by opcodes, which the file does not contain
         checked.compare(here, f"{name} by opcode", here.instances.get(name), there.instances.get(name))
     saying = [rule for rule in there.rules if rule.description or rule.speedup]
     for our_rule, their_rule in zip_longest(here.rules, saying):
-        said = our_rule and our_rule._replace(metrics="")  # the package has no list of what a message stands on
+        said = our_rule and our_rule._replace(metrics="")  # the package does not list the metrics of a message
         checked.compare(here, f"rule {(our_rule or their_rule).name}", said, their_rule)
     for rule in there.rules:
         if rule not in saying:
@@ -248,7 +248,7 @@ def _same(here: Any, there: Any) -> bool:
 
 
 def main() -> int:
-    """Compare each report that the command line names, print what differs, and return the exit code."""
+    """Compare each report of the command line, print the differences, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("reports", nargs="+", metavar="REPORT")
     unexplained = 0

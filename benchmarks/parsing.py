@@ -47,7 +47,7 @@ PANDAS = HEADER + (
     "launches = rows.groupby('Kernel Name')['ID'].count() / len(means.columns)\n"
     "print(len(sums), launches.sum())\n"
 )
-"""What scripts for rooflines do with a report: sum by kernel name, whatever the units, and drop the launches."""
+"""Typical roofline script with pandas: sums by kernel name, ignores units, and drops the launches."""
 IMPORTS = "import numpy, pyarrow.csv, pyarrow.parquet, pyarrow.compute\n"
 REGULAR = ("long", "short", "wide30", "wide120")
 """Shapes that pyarrow can read; in the others, rows differ in length."""
@@ -114,7 +114,7 @@ def utf_16_line(folder: Path, megabytes: float, rounds: int) -> str:
 
 
 def piped_line(folder: Path, megabytes: float, rounds: int) -> str:
-    """The line for a long report read from a pipe: time and memory as compared with the file."""
+    """The line for a long report read from a pipe: time and memory as ratios to reading the file."""
     path = folder / "long.csv"
     write("long", path, megabytes)
     command = [NCU_BENCH, "parse", "-", "-o", str(folder / "launches.parquet")]
@@ -127,7 +127,7 @@ def piped_line(folder: Path, megabytes: float, rounds: int) -> str:
 
 
 def script_line(folder: Path, megabytes: float, rounds: int) -> str:
-    """The line for a script with pandas on a long report: time and memory as compared with ours."""
+    """The line for a script with pandas on a long report: time and memory as ratios to ours."""
     path = folder / "long.csv"
     write("long", path, megabytes)
     ours, scripts = [], []
@@ -178,7 +178,7 @@ def measure_growth(shapes: Sequence[str], megabytes: float, rounds: int) -> None
 
 
 def measure(shapes: Sequence[str], megabytes: float, rounds: int) -> None:
-    """Print time and memory as compared with other readers."""
+    """Print time and memory as ratios to other readers."""
     print("| shape | s | x open_csv | x csv.reader | peak MB |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for shape in shapes:

@@ -39,10 +39,10 @@ RAW_SCHEDULER_SAYS: dict[str, dict[str, int]] = {
     "GB20B": {"tensor": 11, "speed-of-light": 8},
     "GR100": {"tensor": 9},
 }
-"""Passes by CUPTI's older interface (NVPW), or by another order of the metrics, where they are one more."""
+"""Passes by CUPTI's older interface (NVPW) or by another order of the metrics, where these give one more."""
 
 MOST_GROUPS = {"GB": 4, "GR": 4}
-"""How many groups are combined at most, by the first letters of a family; other families have no limit."""
+"""Maximum number of groups combined, by prefix of the chip family; other families have no limit."""
 
 HEADER = """\
 # Passes of the hardware counters: combinations of groups that need more passes than any part of them. What a set of
@@ -64,9 +64,9 @@ class Cupti:
         self.has_pass_sets = version(PACKAGE) >= "13.4"
 
     def passes(self, chip: str, metrics: Iterable[str]) -> int:
-        """How many passes the scheduler needs for these metrics.
+        """Number of passes that the scheduler needs for these metrics.
 
-        Raises `RuntimeError` when a metric does not exist on the chip.
+        Raises `RuntimeError` if the chip lacks a metric.
         """
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         more = [("pass_set", ctypes.c_char_p)] if self.has_pass_sets else []
@@ -99,7 +99,7 @@ class Cupti:
 
 
 def combinations_listed(cupti: Cupti, family: str) -> dict[int, list[str]]:
-    """The combinations of groups that need more passes than their subsets on this family: passes -> combinations."""
+    """Combinations of groups that need more passes than their subsets on this family: passes -> combinations."""
     listed: dict[int, list[frozenset[str]]] = {}
     counted: dict[tuple[str, ...], int] = {}
     for features, dtype in _every_combination(MOST_GROUPS.get(family[:2])):

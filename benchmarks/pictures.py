@@ -91,7 +91,7 @@ def line(view: str, files: tuple[Path, Path], rounds: int) -> str:
 def write(folder: Path, rows: int) -> Path:
     """Write launches and their kernels into a folder, as `parse` does, and return the file of launches.
 
-    A process of its own writes them: the memory of this process would count for all that it starts.
+    A separate process writes them, since this process's memory would count in all child processes.
     """
     folder.mkdir()
     program = (

@@ -1,6 +1,6 @@
-"""The time and the peak memory of whole processes, and the ratio of two.
+"""Time and peak memory of whole processes, and the ratio of two.
 
-A process begins with the peak memory of its parent: this module therefore imports nothing big.
+A child process inherits the peak memory of its parent, so this module imports nothing big.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Run:
 
 @cache
 def _compile_packages() -> None:
-    """Compile our packages, as an installation does: in a checkout, Python may compile them at every start."""
+    """Compile our packages, as an installation does; in a checkout, Python may compile them at every start."""
     for folder in PACKAGES:
         compileall.compile_dir(Path(__file__).parents[1] / folder, quiet=2)
 

@@ -34,7 +34,7 @@ DUCKDB = (
     '    from \'{sys.argv[1]}\' group by kernel_name order by 3 desc limit 20""").show(max_width=200)\n'
 )
 BYTES_OF_A_LAUNCH = 928
-"""What a launch of the shape wide30 takes in its CSV."""
+"""Bytes of a launch in a CSV report of the shape wide30."""
 
 
 KEEP = (
@@ -42,7 +42,7 @@ KEEP = (
     "from ncu_parsers.parquet.reader import contents; from ncu_tools.kernels.kernel_cache import cache_kernels\n"
     "cache_kernels(Path(sys.argv[1])); print(contents(Path(sys.argv[1])).rows)\n"
 )
-"""A program that writes kernels.parquet beside a file, and prints the number of launches in the file."""
+"""A program that writes kernels.parquet next to a file, and prints the file's number of launches."""
 
 
 def made(folder: Path, launches: int) -> Path:
@@ -55,7 +55,7 @@ def made(folder: Path, launches: int) -> Path:
 
 
 def lines(launches: Path, alone: Path, rounds: int) -> list[str]:
-    """The lines of the table: duckdb, and `hotspots` with and without kernels.parquet beside the launches."""
+    """The lines of the table: duckdb, and `hotspots` with and without kernels.parquet."""
     commands = {
         "duckdb": [sys.executable, "-c", DUCKDB, str(launches)],
         "hotspots with kernels.parquet": [OURS, "hotspots", str(launches)],

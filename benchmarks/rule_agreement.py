@@ -1,10 +1,10 @@
-"""Compare our diagnoses with the results of NVIDIA's rules, launch by launch, for every report that has such results.
+"""Compare our diagnoses with the results of NVIDIA's rules, launch by launch, for every report with such results.
 
     python -m benchmarks.rule_agreement sample_reports ../shared/reports
 
-prints a table in Markdown: for each rule, how many of its results our diagnosis agrees with, explains in finer detail,
-does not mention, or contradicts. A contradiction needs a reason that the user sees beside the diagnosis; the exit code
-is 1 if one has none. docs/diagnosis.md has the table and the meaning of its columns.
+prints a Markdown table: for each rule, how many of its results our diagnosis agrees with, explains in finer detail,
+does not mention, or contradicts. Users must see the reason for a contradiction next to the diagnosis; the exit code is
+1 if a reason is missing. docs/diagnosis.md has the table and the meaning of its columns.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def coverage(fits: list[PowerFit | None]) -> float:
 
 
 def main(number: int, seed: int, sizes: list[int], samples: list[int]) -> None:
-    """Print a table with a line for each noise, number of sizes and number of samples."""
+    """Print a table with a line for each kind of noise, number of sizes and number of samples."""
     print(
         f"{number} sweeps each, seed {seed}; about {196 * (0.05 * 0.95 / number) ** 0.5:.1f} % to either side by chance"
     )

@@ -43,7 +43,7 @@ def write_page(path: Path, instructions: int) -> None:
 
 
 def seconds_of(program: str, path: Path) -> tuple[float, float]:
-    """The wall time and the processor time of a process of its own."""
+    """Wall time and processor time of a separate process."""
     begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-c", program, str(path)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
@@ -53,7 +53,7 @@ def seconds_of(program: str, path: Path) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Write the page, run both in turns, and print the median of each and of the ratios of pairs, with their range."""
+    """Write the page, run both programs in turns, and print medians of times and of paired ratios, with ranges."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instructions", type=int, default=100_000)
     parser.add_argument("--turns", type=int, default=11)

@@ -1,14 +1,14 @@
-"""How well the graph of a step holds: recordings replayed, their steps exchanged, and its edges left out in turns.
+"""Accuracy of the graph of a step: recordings replayed, steps exchanged, and edges left out in turn.
 
     OMP_NUM_THREADS=1 python -m benchmarks.steps ../shared/reports [--speed]
 
-One step: each operation starts from what it waited for at recorded times, by the recording's own constants. Free run:
-nothing recorded but host gaps, durations of calls and of operations. Across: the graph and lags of a step between two
-synchronisations with the times of the next one, against that one as recorded; "as it was" is the step before as a
-forecast. Both substituted: the same from one recording to another, here before and after a change. Without an edge: all
-kernels at half their time, with a kind of edge left out; it must be noticed (fewer starts explained, more unexplained
-time or waiting calls) or the interval must hold what the whole graph says. An unchanged replay is exact by construction
-and proves nothing: it is a unit test.
+One step: each operation starts from the recorded times of its predecessors, with the recording's own constants. Free
+run: only host gaps and durations of calls and operations are recorded values. Across: the graph and lags of a step
+between two synchronisations, with the times of the next step, against that step as recorded; "as it was" takes the
+first step's length as the forecast. Both substituted: the same between two recordings, here before and after a change.
+Without an edge: all kernels at half their time, with one kind of edge left out; either this is noticed (fewer explained
+starts, more unexplained time or waiting calls), or the interval contains the result of the whole graph. An unchanged
+replay is exact by construction and is only a unit test.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NEAR_NS, LEAST_CALLS = 5_000, 20
 
 
 def recordings(folder: str) -> Iterator[tuple[str, Activity]]:
-    """The timelines of a folder of reports, by a short name."""
+    """Timelines in a folder of reports, by a short name."""
     for path in sorted(Path(folder).rglob("*")):
         if path.parent.name in ("kineto", "nsys", "other") and path.suffix in (".gz", ".sqlite", ".pb"):
             try:
@@ -60,19 +60,19 @@ def recordings(folder: str) -> Iterator[tuple[str, Activity]]:
 
 
 def starts_of(graph: StepGraph) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """When each operation was recorded to start, in ns since the origin."""
+    """Recorded start of each operation, in ns since the origin."""
     return graph.time[graph.entry_node]
 
 
 def one_step(found: Activity) -> float:
-    """The share of operations that start within 5 us of what their edges say, each at recorded times."""
+    """Share of operations that start within 5 us of the time from their edges, each with recorded predecessors."""
     graph = step_graph(found, constants_only=True)
     off = np.abs(graph.time - expected(graph))[graph.entry_node]
     return float((off <= NEAR_NS).mean())
 
 
 def free_run(found: Activity) -> tuple[float, float]:
-    """How far the end is off, a share, and the share of starts that are off by less than 1 % of the recording."""
+    """Relative error of the end, and the share of starts with an error below 1 % of the recording."""
     graph = step_graph(found, constants_only=True)
     replayed = replay(graph, [unchanged], lags=False, keep_times=True)
     off = np.abs(replayed.reached[0][graph.entry_node] - starts_of(graph))
@@ -83,7 +83,7 @@ def free_run(found: Activity) -> tuple[float, float]:
 
 
 def steps_between_waits(found: Activity) -> dict[int, list[Activity]]:
-    """By process, the recording cut at the returns of waiting calls of the thread that launches most."""
+    """Per process, the recording cut at the returns of waiting calls of the thread with most launches."""
     call, calls = launching_calls(found), found.calls
     steps: dict[int, list[Activity]] = {}
     for process in np.unique(calls.process).tolist():
@@ -108,9 +108,9 @@ def steps_between_waits(found: Activity) -> dict[int, list[Activity]]:
 
 
 def exchanged(one: StepGraph, other: StepGraph, *, lags: bool) -> tuple[float, float] | None:
-    """How far the graph of one step with the times of another is off that one's end, and how far the step is.
+    """Relative errors of the length of `other`: by the graph of `one` with the times of `other`, and by `one` itself.
 
-    None where they are not of the same calls and operations.
+    None if the steps have different calls or operations.
     """
     if len(one) != len(other) or not (one.chain == other.chain).all():
         return None
@@ -127,7 +127,7 @@ def exchanged(one: StepGraph, other: StepGraph, *, lags: bool) -> tuple[float, f
 
 
 def launched_at_ends(found: Activity) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which calls launch their operation as they return, one per call."""
+    """Mask of calls that launch their operation as they return."""
     graph, at_ends = step_graph(found), np.zeros(len(found.calls), np.bool_)
     launching = graph.launch[graph.launch >= 0]
     at_ends[graph.row[launching[graph.is_end[launching]]]] = True
@@ -135,7 +135,7 @@ def launched_at_ends(found: Activity) -> np.ndarray[tuple[int], np.dtype[np.bool
 
 
 def across(first: Sequence[Activity], second: Sequence[Activity]) -> list[tuple[float, float, float]]:
-    """Errors of each pair with lags, with constants alone, and of the step as it was."""
+    """Errors of each pair of steps: with lags, with constants only, and with the first step as the forecast."""
     found = []
     for pair in zip(first, second, strict=False):
         if len(pair[0].calls) != len(pair[1].calls):
@@ -149,7 +149,7 @@ def across(first: Sequence[Activity], second: Sequence[Activity]) -> list[tuple[
 
 
 def mean_and_worst(errors: Sequence[float]) -> str:
-    """Mean and greatest of errors, in %."""
+    """Mean and maximum of the errors, in %."""
     sizes = np.abs(np.array(errors)) * 100
     return f"{sizes.mean():.2f} % (at most {sizes.max():.2f})"
 
@@ -158,7 +158,7 @@ def mean_and_worst(errors: Sequence[float]) -> str:
 
 
 def halved(found: Activity, graph: StepGraph) -> tuple[float, float, GraphEvidence]:
-    """What all kernels at half their time save, as shares, and how far that can be believed."""
+    """Bounds of the share saved with all kernels at half their time, and the evidence for the graph."""
     rows = np.flatnonzero(found.operations.kind == KERNEL)
     saved = savings(graph, [WhatIf.of("", scaled(graph, rows, 0.5))])[0]
     known = evidence(graph, found, critical_path(graph, found))
@@ -166,7 +166,7 @@ def halved(found: Activity, graph: StepGraph) -> tuple[float, float, GraphEviden
 
 
 def left_out(found: Activity) -> Iterator[tuple[str, str]]:
-    """A line for each kind of edge that the recording has."""
+    """A line for each kind of edge in the recording."""
     whole = step_graph(found)
     low, high, known = halved(found, whole)
     count = np.bincount(whole.edges.kind, minlength=len(EDGE_KINDS))
@@ -192,7 +192,7 @@ def left_out(found: Activity) -> Iterator[tuple[str, str]]:
 
 
 def made(launches: int, every: int) -> Activity:
-    """A thread that launches a kernel on one stream every 8 us, and waits after so many."""
+    """A thread that launches a kernel every 8 us on one stream, and synchronises after every `every` launches."""
     random = np.random.default_rng(0)
     calls, operations, at, done = list[tuple[int, int, int, int]](), list[tuple[int, int, int]](), 0, 0
     pauses, lasts = random.integers(2_000, 8_000, launches), random.integers(1_000, 9_000, launches)
@@ -223,7 +223,7 @@ def made(launches: int, every: int) -> Activity:
 
 
 def speed() -> None:
-    """Processor seconds to build and replay graphs of a million events."""
+    """Print processor seconds to build and replay graphs of a million events."""
     print("A million events (calls and operations), processor seconds")
     for every in (1_000, 100):
         found = made(500_000, every)
@@ -243,7 +243,7 @@ def speed() -> None:
 
 
 def main() -> None:
-    """Print what the module says."""
+    """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", default="../shared/reports")
     parser.add_argument("--speed", action="store_true", help="Only the seconds that a million events take.")

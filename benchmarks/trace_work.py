@@ -1,8 +1,8 @@
-"""What the work of a trace costs: reading a trace of PyTorch's profiler with it, against without it, in turns.
+"""Cost of deriving the work of operators when a PyTorch profiler trace is read: time with it and without, in turns.
 
     OMP_NUM_THREADS=1 python benchmarks/trace_work.py TRACE...
 
-Prints the median of each and their ratio. The plan: at most 1.3.
+Prints both medians and their ratio. Target: at most 1.3.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ROUNDS = 15
 
 
 def with_work(path: str) -> float:
-    """Seconds to read a trace as it is read."""
+    """Seconds to read a trace as usual."""
     began = time.perf_counter()
     read_artefact(Source(path))
     return time.perf_counter() - began
 
 
 def without_work(path: str) -> float:
-    """Seconds to read it with no operator looked at."""
+    """Seconds to read a trace without deriving operators' work."""
     with (
         patch.object(launch_view, "work_of_launches", lambda operations, *rest: WorkOfLaunches(len(operations))),
         patch.object(launch_view, "work_of_operators", lambda ranges, operators, *rest: WorkOfLaunches(len(operators))),
@@ -37,7 +37,7 @@ def without_work(path: str) -> float:
 
 
 def main(paths: list[str]) -> None:
-    """Read each trace both ways in turns, and print what that took."""
+    """Read each trace both ways in turns, and print the times."""
     for path in paths:
         pairs = [(without_work(path), with_work(path)) for _ in range(ROUNDS)]
         without, under = (statistics.median(times) for times in zip(*pairs, strict=True))

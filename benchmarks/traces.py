@@ -1,12 +1,12 @@
-"""Traces of PyTorch's profiler of any size, and what reading them takes beside `orjson.loads` of the same file.
+"""PyTorch profiler traces of any size, and the time to read them compared with `orjson.loads` of the same file.
 
     python -m benchmarks.traces make TRACE.json.gz big.json --mb 500
     python -m benchmarks.traces make cpu big.json --mb 500
     python -m benchmarks.traces measure big.json... --rounds 5
 
-`make` repeats the events of a real trace, later in time each time and with correlation ids, sequence numbers and
-External ids of their own, byte for byte as the profiler wrote them otherwise. `cpu` records a training step here first.
-`measure` needs orjson, which nothing else here uses: `pip install orjson`. Each figure is for a whole process.
+`make` repeats the events of a real trace, each time later and with new correlation ids, sequence numbers and External
+ids; all other bytes stay as the profiler wrote them. `cpu` first records a training step here. `measure` needs orjson,
+which nothing else here uses: `pip install orjson`. Each figure is for a whole process.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def recorded() -> bytes:
 
 
 def repeated(trace: bytes, size: int) -> Iterator[bytes]:
-    """A trace of `size` bytes or a little more: its events again and again, each time behind the last."""
+    """A trace of at least `size` bytes: its events repeated, each repetition after the last."""
     begin = EVENTS.search(trace)
     if begin is None:
         raise SystemExit("This is no trace of PyTorch's profiler.")
-    text = trace.decode("latin-1")  # a character for each byte
+    text = trace.decode("latin-1")  # one character per byte
     _, end = json.JSONDecoder(strict=False).raw_decode(text, begin.end() - 1)
     events, rest = trace[begin.end() : end - 1], trace[end - 1 :]
     times = [int(found[2]) for found in TIME.finditer(events) if int(found[2])]
@@ -77,7 +77,7 @@ def repeated(trace: bytes, size: int) -> Iterator[bytes]:
 
 
 def _moved(by: int) -> Callable[[re.Match[bytes]], bytes]:
-    """A replacement that adds to the whole number of a match; 0, which stands for none, stays."""
+    """A replacement that adds `by` to the matched whole number; 0, which means none, stays."""
 
     def moved(found: re.Match[bytes]) -> bytes:
         number = int(found[2])
@@ -87,7 +87,7 @@ def _moved(by: int) -> Callable[[re.Match[bytes]], bytes]:
 
 
 def make(origin: str, path: Path, megabytes: float) -> None:
-    """Write a trace of so many megabytes, gzipped where its name says so."""
+    """Write a trace of this many megabytes, gzipped if the name ends in .gz."""
     packed = gzip.open if origin.endswith(".gz") else open
     trace = recorded() if origin == "cpu" else packed(origin, "rb").read()
     with gzip.open(path, "wb", 6) if path.suffix == ".gz" else path.open("wb") as out:
@@ -96,9 +96,9 @@ def make(origin: str, path: Path, megabytes: float) -> None:
 
 
 def measure(paths: list[Path], rounds: int) -> None:
-    """Print what `parse` takes of each trace, in turns with `orjson.loads`, after a round that warms up.
+    """Print time and memory of `parse` for each trace, in turns with `orjson.loads`, after a warm-up round.
 
-    Ratios are medians of the rounds; that of processor time changes less where other programs run.
+    Ratios are medians over rounds; other programs disturb the ratio of processor times less.
     """
     print("| trace | MB | parse, s | orjson, s | ratio | of processor time | peak MB | of orjson |")
     print("|---|---|---|---|---|---|---|---|")
@@ -115,7 +115,7 @@ def measure(paths: list[Path], rounds: int) -> None:
 
 
 def main() -> None:
-    """Make a trace, or measure some."""
+    """Make or measure traces, by the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("make")

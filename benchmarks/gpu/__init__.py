@@ -1,1 +1,1 @@
-"""What only a GPU can confirm: programs whose work is known, and one command that runs and keeps everything."""
+"""Checks on a real GPU: programs with known FLOPs and bytes, and a command that runs all checks and keeps results."""

@@ -1,10 +1,10 @@
-"""Small GPU programs whose FLOPs and bytes follow from their sizes, to be run under a profiler.
+"""Small GPU programs with known FLOPs and bytes, to be profiled.
 
     python -m benchmarks.gpu.programs known
     python -m benchmarks.gpu.programs model resnet18 --batch-size 8
 
-Each prints one line of JSON: for every NVTX range that it opens, what its kernels do by arithmetic, in FLOPs and in
-bytes of device memory.
+Each prints one line of JSON: for every NVTX range, the FLOPs and the bytes of device memory that its kernels need by
+arithmetic.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ON_TENSOR_CORES = {"tf32": torch.float32, "fp16": torch.float16, "bf16": torch.b
 
 
 def _ranged(expected: Expected, name: str, work: Callable[[], object], **counts: float) -> None:
-    """Run `work` in an NVTX range, and keep what it does by arithmetic under the range's name."""
+    """Run `work` in an NVTX range, and store its expected counts under the range's name."""
     torch.cuda.synchronize()
     with torch.cuda.nvtx.range(name):
         work()
@@ -36,28 +36,28 @@ def _ranged(expected: Expected, name: str, work: Callable[[], object], **counts:
 
 
 def copy(elements: int) -> Callable[[], object]:
-    """b = not a: two accesses of an element. A plain copy is a memcpy: no kernel, so ncu does not see it."""
+    """b = not a: two accesses per element. A plain copy would be a memcpy, which ncu does not profile."""
     source = torch.ones(elements, device="cuda", dtype=torch.int32)
     return partial(torch.bitwise_not, source, out=torch.empty_like(source))
 
 
 def triad(elements: int) -> Callable[[], object]:
-    """c = a + 3 b: three accesses of an element, and two operations."""
+    """c = a + 3 b: three accesses and two operations per element."""
     one, other = (torch.rand(elements, device="cuda") for _ in range(2))
     return partial(torch.add, one, other, alpha=3.0, out=torch.empty_like(one))
 
 
 def total(elements: int) -> Callable[[], object]:
-    """The sum of a: one access of an element, and one operation."""
+    """The sum of a: one access and one operation per element."""
     return partial(torch.sum, torch.rand(elements, device="cuda"))
 
 
 STREAMS = ((copy, 2, 0), (triad, 3, 2), (total, 1, 1))
-"""Programs with the accesses of device memory and the operations of an element."""
+"""Program, accesses of device memory per element, operations per element."""
 
 
 def bytes_moved() -> Expected:
-    """Copies, triads and sums that move 1 and 8 GB, and copies of 8 MB: their input is in L2 after the first."""
+    """Copies, triads and sums that move 1 and 8 GB, and copies of 8 MB, whose input is in L2 from the second on."""
     expected: Expected = {}
     for gigabytes in (1, 8):
         for program, accesses, operations in STREAMS:
@@ -72,7 +72,7 @@ def bytes_moved() -> Expected:
 
 
 def known() -> Expected:
-    """Products, convolutions and attention of known FLOPs in each type, and a layer norm of known bytes."""
+    """Products, convolutions and attention with known FLOPs in each type, and a layer norm with known bytes."""
     expected: Expected = {}
     _products(expected, 2048)
     _convolutions(expected)
@@ -124,7 +124,7 @@ def _attention(expected: Expected) -> None:
 
 
 def model(name: str, batch_size: int, alive_gigabytes: float) -> Expected:
-    """Forward and backward of a model, beside so many GB that stay alive."""
+    """Forward and backward pass of a model, while `alive_gigabytes` GB of other tensors stay allocated."""
     alive = torch.zeros(int(alive_gigabytes * 1e9), dtype=torch.uint8, device="cuda")
     prepared(Workload(name, batch_size=batch_size, device="cuda")).run(lambda phase: nullcontext())
     torch.cuda.synchronize()
@@ -132,7 +132,7 @@ def model(name: str, batch_size: int, alive_gigabytes: float) -> Expected:
 
 
 def main() -> None:
-    """Run one program and print what it does by arithmetic."""
+    """Run one program and print its expected counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", choices=["known", "bytes", "model"])
     parser.add_argument("name", nargs="?", default="resnet18")

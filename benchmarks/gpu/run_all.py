@@ -31,13 +31,13 @@ from benchmarks.gpu.steps import NCU_BENCH, PYTHON, Step, steps
 
 ACCOUNT = "account.jsonl"
 MOST_BYTES = 15 << 20
-"""Of an archive: what comes back from a machine is limited."""
+"""Largest archive in bytes; the transfer from a GPU machine is limited."""
 REPORT_BYTES = (4 << 20, 1 << 20, 0)
-"""Binary reports up to the first size are packed; where the archive becomes too large, up to the next."""
+"""Largest binary report that is packed; the smaller limits apply if the archive becomes too large."""
 
 
 def run(step: Step, out: Path, left_s: float) -> dict[str, object]:
-    """Run one step within its limit; what it printed lands in OUT/logs. Returns the row of the account."""
+    """Run one step within its time limit, with its output in OUT/logs. Returns its row of the account."""
     limit = min(step.limit_s, left_s)
     log = out / "logs" / f"{step.group}-{step.name}.txt"
     begun = time.monotonic()
@@ -49,7 +49,7 @@ def run(step: Step, out: Path, left_s: float) -> dict[str, object]:
                 stderr=notes,
                 timeout=limit,
                 check=False,
-                env={**os.environ, "XDG_CONFIG_HOME": str(out / "ceilings")},  # what is measured is kept there
+                env={**os.environ, "XDG_CONFIG_HOME": str(out / "ceilings")},  # keep measured ceilings there
             ).returncode
         except subprocess.TimeoutExpired:
             code = None
@@ -63,22 +63,22 @@ def run(step: Step, out: Path, left_s: float) -> dict[str, object]:
 
 
 def _short(command: Sequence[str]) -> list[str]:
-    """A command without the paths of this machine."""
+    """The command without paths of this machine."""
     words = ["ncu-bench", *command[3:]] if tuple(command[:3]) == NCU_BENCH else list(command)
     return ["python" if word == PYTHON else word for word in words]
 
 
 def done_before(account: Path) -> set[tuple[str, str]]:
-    """The steps in an account that ended well; none if there is no such file."""
+    """Steps that ended well according to an account; empty if the file does not exist."""
     lines = account.read_text("utf-8").splitlines() if account.is_file() else []
     rows = [json.loads(line) for line in lines]
     return {(row["group"], row["step"]) for row in rows if row.get("exit_code") == 0}
 
 
 def pack(out: Path, names: Sequence[str], archive: Path) -> int:
-    """Write folders and files of `out` as an archive, without large binary reports. Returns how many bytes it has.
+    """Write folders and files of `out` as an archive, without large binary reports. Returns its size in bytes.
 
-    One that is too large is none: it is removed, and the result is 0.
+    An archive that is too large is removed, and the result is 0.
     """
     for most in REPORT_BYTES:
         with tarfile.open(archive, "w:gz") as packed:
@@ -93,7 +93,7 @@ def pack(out: Path, names: Sequence[str], archive: Path) -> int:
 
 
 def in_order(every: Sequence[Step], only: str) -> list[Step]:
-    """The steps of some groups, as "truth,cost", in that order; all if no group is named."""
+    """The steps of the groups in `only` ("truth,cost"), in that order; all if it is empty."""
     wanted = [group for group in only.split(",") if group]
     if unknown := set(wanted) - {one.group for one in every}:
         raise SystemExit(f"There is no group {', '.join(sorted(unknown))}. --list shows them.")
@@ -101,7 +101,7 @@ def in_order(every: Sequence[Step], only: str) -> list[Step]:
 
 
 def main() -> None:
-    """Run what fits into the budget."""
+    """Run as many steps as fit into the budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default="", help="groups, separated by commas, in the order to run")

@@ -1,10 +1,10 @@
-"""Take the host out of a binary report, so that it can be given away: same launches, metrics, rules and code.
+"""Remove the host's identity from a binary report before publication; launches, metrics, rules and code stay.
 
     python -m benchmarks.gpu.scrub report.ncu-rep scrubbed.ncu-rep.gz
 
-Names, addresses, processor and system of the host, folders and the arguments of the program become as many x, wherever
-they stand: in fields, in cubins, in tables of lines. Names of files stay, with the options of ncu, times, process
-numbers and 127.0.0.1. Identifiers of PCI lose their value. No length changes, so that the rest stays as it is.
+Names, addresses, processor and system of the host, folders, and the arguments of the program are replaced by as many x,
+everywhere in the file: in fields, in cubins, in line tables. File names, ncu's options, times, process numbers and
+127.0.0.1 stay. PCI identifiers lose their value. All lengths stay the same, so that the file's structure is unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MORE_FIELDS = {
     "Address": ((1, "text", "bytes"),),
     "Kernel": ((28, "stack", "bytes"),), "Range": ((14, "stack", "bytes"),),
 }  # fmt: skip
-"""What our reader skips, by the layout that is published with ncu."""
+"""Fields that our reader skips, by the layout published with ncu."""
 FIELDS = {
     name: {number: (field, kind.rstrip("*")) for number, field, kind in (*MESSAGES.get(name, ()), *more)}
     for name, more in {**dict.fromkeys(MESSAGES, ()), **MORE_FIELDS}.items()
@@ -40,13 +40,13 @@ FOLDER = re.compile(rb"(?<![\w.])/[^\s=,:;\"'\0]*/")
 OF_ANY_HOST = re.compile(rb"/(?:usr|opt|home|root|work|tmp|mnt|data)/[\w./+-]+|fe80:[\w:%]+")
 PCI = re.compile(r"device__attribute_(gpu_)?pci_\w+_id")
 SHORT = 5
-"""Texts of fewer bytes are replaced in their fields alone: elsewhere they may be anything."""
+"""Texts of fewer bytes are replaced only in their fields: elsewhere the same bytes may mean something else."""
 NO_VALUE = 15 << 3
-"""The tag of a field that values do not have."""
+"""Tag of a field number that metric values do not use."""
 
 
 class Place(NamedTuple):
-    """Where the content of a field, as System.name, stands in a file."""
+    """Position of a field's content in a file; `field` is like System.name."""
 
     field: str
     begin: int
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 def places(data: bytes, message: str, begin: int, end: int) -> Iterator[Place]:
-    """The fields of a message that have a name, and those of the messages in it, which stand behind it."""
+    """The named fields of a message, each followed by the named fields of the message in it."""
     while begin < end:
         tag, begin = _number(data, begin)
         name, kind = FIELDS[message].get(tag >> 3, ("", ""))
@@ -71,7 +71,7 @@ def places(data: bytes, message: str, begin: int, end: int) -> Iterator[Place]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """The number of variable length at a place, and where it ends."""
+    """The varint at a position, and the position after it."""
     value = shift = 0
     while True:
         value |= (data[at] & 127) << shift
@@ -81,7 +81,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _every_place(data: bytes, blocks: Blocks) -> Iterator[Place]:
-    """The fields of all messages of a file: of headers, and of the payloads behind them."""
+    """The fields of all messages of a file: of headers and their payloads."""
     payloads = {block.begin: block for block in blocks.blocks}
     at = 4 + 4 + int.from_bytes(data[4:8], "little")
     while at < len(data):
@@ -101,9 +101,9 @@ def _crossed_out(text: bytes) -> bytes:
 
 
 def _without_host(field: str, text: bytes, program: bytes) -> tuple[bytes, list[bytes]]:
-    """A text without what it says of the host, and what that was: all of it, or the folders of its paths.
+    """A text with its host information crossed out, and the removed parts: the whole text, or the folders of its paths.
 
-    Of a command line the arguments of the program go too; they may be words that stand elsewhere as well.
+    The arguments in a command line are crossed out, but not listed as removed: other texts may contain the same words.
     """
     if not field.endswith((".path", ".command_line")):
         return _crossed_out(text), [text]
@@ -113,7 +113,7 @@ def _without_host(field: str, text: bytes, program: bytes) -> tuple[bytes, list[
 
 
 def scrubbed(data: bytes) -> bytes:
-    """A report without its host. Raises `ValueError` if something of the host is left, or may be."""
+    """The report without its host. Raises `ValueError` if information on the host is or may be left."""
     blocks = blocks_of(BytesIO(data), "report")
     if blocks.is_cut:
         raise ValueError("the report is damaged")
@@ -143,14 +143,14 @@ def scrubbed(data: bytes) -> bytes:
 
 
 def _everywhere(data: bytes, parts: set[bytes]) -> bytes:
-    """Cross texts out wherever they stand, the longest first, since one may hold another."""
+    """Cross out all occurrences of the texts, the longest first, since one may contain another."""
     for part in sorted(parts, key=len, reverse=True):
         data = data.replace(part, _crossed_out(part))
     return data
 
 
 def main(report: Path, out: Path) -> None:
-    """Write a report without its host; compressed if its name ends in .gz."""
+    """Write the scrubbed report, gzipped if the name ends in .gz."""
     done = scrubbed(report.read_bytes())
     out.write_bytes(gzip.compress(done, 9, mtime=0) if out.suffix == ".gz" else done)
     print(f"{out.name}: {len(done):,} bytes, {out.stat().st_size:,} on disk")

@@ -1,7 +1,7 @@
-"""What a real GPU has to confirm, as command lines: those that collect, and those that read what was collected.
+"""Checks on a real GPU as command lines: steps that collect data, and steps that only read it.
 
-Collecting needs the GPU, so that nothing else runs there. The clocks of the GPU are left as they are, since a machine
-may be shared: times follow its own clocks, and every run says `clock control none`.
+Collecting has the GPU to itself. Its clocks are not locked, since the machine may be shared: times follow the GPU's own
+clocks, and every run uses `--clock-control none`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LLAMA = TRUTH["llama"][0]
 
 @dataclass(frozen=True)
 class Step:
-    """One command of a group, with its time limit in seconds. One that `reads` needs no GPU, but what others wrote."""
+    """A command of a group with its time limit in seconds. A step that `reads` needs no GPU, only others' files."""
 
     group: str
     name: str
@@ -63,12 +63,12 @@ def ours(*arguments: str) -> tuple[str, ...]:
 
 
 def profile(run: Path, *arguments: str) -> tuple[str, ...]:
-    """A command line of ncu-bench profile that writes the folder `run`; options stand before what is profiled."""
+    """A command line of ncu-bench profile that writes the folder `run`; options precede the profiled program."""
     return ours("profile", *AS_IT_IS, "-o", str(run), *arguments)
 
 
 def steps(out: Path) -> Iterator[Step]:
-    """All steps, the most wanted first; `out` is where their files go."""
+    """All steps, the most important first; their files go to `out`."""
     yield Step("machine", "gpu", ("nvidia-smi", f"--query-gpu={GPU}", "--format=csv"), 20)
     yield Step("machine", "ncu", ("ncu", "--version"), 20)
     yield Step("machine", "doctor", ours("doctor", "--format", "json"))
@@ -81,7 +81,7 @@ def _reading(group: str, name: str, *arguments: str) -> Step:
 
 
 def _flops(folder: Path) -> Iterator[Step]:
-    """By counters (the suites), by opcodes (the full set lists them) and by sizes (what each program prints)."""
+    """FLOPs by counters (the suites), by opcodes (listed in the full set) and by sizes (printed by each program)."""
     report = str(folder / "known")
     yield Step("flops", "known", (*NCU, *FULL, "--nvtx", "--export", report, *PROGRAM, "known"), 120)
     yield _reading("flops", "known-units", "hotspots", f"{report}.ncu-rep", "--units")
@@ -98,9 +98,9 @@ def _bytes(folder: Path) -> Iterator[Step]:
 
 
 def _verdicts(folder: Path) -> Iterator[Step]:
-    """Each fault has to be diagnosed with its line, and each fixed kernel without it."""
+    """Each fault must be diagnosed with its source line; the fixed kernels must not show it."""
     program, source = str(folder / "kernels"), str(folder / "kernels.cu")
-    yield Step("verdicts", "source", ("cp", str(HERE / "kernels.cu"), source), 5)  # its path is in every report
+    yield Step("verdicts", "source", ("cp", str(HERE / "kernels.cu"), source), 5)  # every report contains this path
     yield Step("verdicts", "compile", ("nvcc", "-O3", "-lineinfo", "-arch=native", "-o", program, source), 60)
     for fault in FAULTS:
         reports = [str(folder / name) for name in (fault, f"{fault}_fixed")]
@@ -115,7 +115,7 @@ def _verdicts(folder: Path) -> Iterator[Step]:
 
 
 def _samples(folder: Path) -> Iterator[Step]:
-    """A training step of ResNet-18 as ncu prints it in every layout: live, and from the report of the same launches."""
+    """A training step of ResNet-18 in every output layout of ncu: live, and from a report of the same launches."""
     few = (*NCU, "--launch-count", "24")
     model = (*PROGRAM, "model", "resnet18", "--batch-size", "8")
     report = str(folder / "report")
@@ -153,7 +153,7 @@ def _ceilings(folder: Path) -> Iterator[Step]:
 
 
 def _activity(folder: Path) -> Iterator[Step]:
-    """What was sampled while a model ran, beside the counters of the same kernels in the group truth."""
+    """GPU metrics sampled while a model ran, for comparison with the counters of the group truth."""
     model = ("resnet18", "--batch-size", "8", "--iterations", "20")
     watched = {"sampled": "--gpu-metrics", "power": "--power"}
     for name, option in watched.items():
@@ -172,21 +172,21 @@ def _truth(folder: Path) -> Iterator[Step]:
 
 
 def _cost(folder: Path) -> Iterator[Step]:
-    """The first launches of a program plain, under our plans and under sets of ncu: what each adds to the wall time.
+    """Wall time added by our plans and by sets of ncu, for the first launches of a program.
 
-    `--set full` takes seconds for each launch, so that it gets a sixth of them.
+    `--set full` takes seconds per launch, so it gets a sixth of the launches.
     """
     yield from _costs(folder, "resnet18", alive_gigabytes=0, launches=60)
     yield from _costs(folder, "vit_b_16", alive_gigabytes=0, launches=60)
 
 
 def _memory(folder: Path) -> Iterator[Step]:
-    """What 40 GB that stay alive add to it, since ncu may have to save them."""
+    """Wall time added by 40 GB of allocated memory, which ncu may have to save."""
     yield from _costs(folder, "resnet18", alive_gigabytes=40, launches=8)
 
 
 def _whole(folder: Path) -> Iterator[Step]:
-    """All launches of a step under our plans and the roofline set; `--set full` takes 1.9 s for each, so that 20 do."""
+    """All launches of a step under our plans and the roofline set; only 20 with `--set full`, at 1.9 s each."""
     for name, limit_s in (("resnet18", 200), ("vit_b_16", 300)):
         program = (*PROGRAM, "model", name)
         yield Step("whole", f"{name}-plain", program, 40)

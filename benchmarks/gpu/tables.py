@@ -1,10 +1,10 @@
-"""What run_all collected on a GPU, held against arithmetic: tables in Markdown, and as CSV files in a folder.
+"""Compare the results of run_all on a GPU with arithmetic: Markdown tables, and CSV files in a folder.
 
     python -m benchmarks.gpu.run_all OUT --read
     python -m benchmarks.gpu.tables OUT benchmarks/results/h100
 
-Every number comes from the reports in OUT, what it should be from the sizes that the programs print or that the
-suites' names hold. Tables whose group did not run are left out.
+Measured numbers come from the reports in OUT; expected numbers from the sizes that programs print or suites have in
+their names. A table is left out if its group did not run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BYTES = ("dram_bytes", "dram_read_bytes", "dram_write_bytes", "l2_bytes", "l1_by
 
 
 def _printed(log: Path) -> Row:
-    """What a program of `programs.py` expects, from the line of JSON among its output."""
+    """Expected counts that a program of `programs.py` printed as a JSON line in its output."""
     lines = [line for line in log.read_text("utf-8").splitlines() if line.startswith('{"program"')]
     expected: Row = json.loads(lines[0])["expected"]
     return expected
@@ -42,20 +42,20 @@ def _in_range(launches: list[Row], name: str) -> list[Row]:
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    """The sum, None if one of them is not known, or there are none."""
+    """The sum; None if a value is unknown, or if there are no values."""
     listed = list(values)
     known = [value for value in listed if value is not None]
     return sum(known) if known and len(known) == len(listed) else None
 
 
 def _by_opcodes(launch: Row) -> float | None:
-    """Operations of the tensor cores by the opcodes of a launch; None if the report lists none."""
+    """Operations of the tensor cores by a launch's opcodes; None if the report has no opcodes."""
     found = None if launch[OPCODES] is None else tensor_operations(named_instances(launch[OPCODES]))
     return None if found is None else sum(found.amounts.values())
 
 
 def known_flops(out: Path) -> Iterator[Row]:
-    """Operations of products, convolutions and attention: by sizes, by counters, and of tensor cores by opcodes."""
+    """Operations of products, convolutions and attention: by sizes, by counters, and on tensor cores by opcodes."""
     ranges = _printed(out / "logs" / "flops-known.txt")
     table = parse(find_sources([str(out / "flops" / "known.ncu-rep")])).table
     launches = table.to_pylist() if table is not None else []
@@ -73,7 +73,7 @@ def known_flops(out: Path) -> Iterator[Row]:
 
 def _suite(name: str) -> Callable[[Path], Iterator[Row]]:
     def rows(out: Path) -> Iterator[Row]:
-        """Operations of each layer of a suite, measured and expected."""
+        """Measured and expected operations of each layer of a suite."""
         found = json.loads((out / "logs" / f"flops-{name}-expected.txt").read_text("utf-8"))["rows"]
         for row in found:
             if row["scope"] == "layer":
@@ -92,7 +92,7 @@ def _suite(name: str) -> Callable[[Path], Iterator[Row]]:
 
 
 def bytes_moved(out: Path) -> Iterator[Row]:
-    """Bytes of copies, triads and sums by size and by counters, with and without flushed caches."""
+    """Bytes of copies, triads and sums: by size, and by counters with and without flushed caches."""
     for cache in ("all", "none"):
         folder = out / "bytes" / f"cache-{cache}"
         launches = pq.read_table(folder / "launches.parquet").to_pylist()
@@ -108,7 +108,7 @@ def bytes_moved(out: Path) -> Iterator[Row]:
 
 
 def verdicts(out: Path) -> Iterator[Row]:
-    """What `kernel` says first of each kernel with a fault and of the same without it, and the line `source` names."""
+    """First diagnosis of each faulty kernel and its fixed version, and the line that `source` names."""
     for fault in FAULTS:
         for name in (fault, f"{fault}_fixed"):
             said = json.loads((out / "logs" / f"verdicts-{name}-kernel.txt").read_text("utf-8"))
@@ -123,7 +123,7 @@ def verdicts(out: Path) -> Iterator[Row]:
 
 
 def costs(out: Path) -> Iterator[Row]:
-    """Wall time of every step, and whether it ended."""
+    """Wall time and exit status of every step."""
     for line in (out / ACCOUNT).read_text("utf-8").splitlines():
         row = json.loads(line)
         if "wall_s" in row and not row["step"].endswith(("-kernel", "-source", "-against", "-expected", "-timeline")):
@@ -137,7 +137,7 @@ TABLES: dict[str, Callable[[Path], Iterator[Row]]] = {
 
 
 def main(out: Path, folder: Path) -> None:
-    """Write each table whose reports are there, and print it."""
+    """Write and print each table whose reports exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows_of in TABLES.items():
         try:

@@ -1,9 +1,9 @@
-"""Wheels of what ncu-bench needs, for a GPU machine that reaches no package index: download here, install there.
+"""Wheels that ncu-bench needs on a GPU machine without a package index: download here, install there.
 
     python -m benchmarks.gpu.wheels FOLDER --python 3.12
     pip install --no-index --no-deps --find-links FOLDER FOLDER/*.whl
 
-The machine has PyTorch, NumPy, pandas, PyArrow and Matplotlib; their wheels are large, and depend on its driver.
+The machine already has PyTorch, NumPy, pandas, PyArrow and Matplotlib; their wheels are large and depend on its driver.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parent.parent.parent
 THERE = ("torch", "torchvision", "numpy", "pyarrow", "pandas", "matplotlib")
 BEHIND = ("adbc-driver-manager", "markdown-it-py", "mdurl", "nvidia-ml-py", "nvtx", "pygments", "typing-extensions")
-"""What the requirements themselves require, and the packages that are needed only beside a GPU."""
+"""Dependencies of the requirements, and packages that are needed only on a GPU machine."""
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (12, 17, 24, 27, 28, 34)] + ["manylinux2014_x86_64"]
 
 
 def needed(python: str) -> list[str]:
-    """The requirements of ncu-bench for a version of Python, as 3.12, without those that the machine has."""
+    """The requirements of ncu-bench for a Python version (3.12), without the machine's own packages."""
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg", "utf-8")
     wanted = [Requirement(line) for line in settings["options"]["install_requires"].split("\n") if line]
@@ -34,7 +34,7 @@ def needed(python: str) -> list[str]:
 
 
 def download(folder: Path, python: str) -> list[str]:
-    """The command that downloads them."""
+    """The pip command that downloads the wheels."""
     platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
     return [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
@@ -43,7 +43,7 @@ def download(folder: Path, python: str) -> list[str]:
 
 
 def main() -> int:
-    """Download the wheels, and say how many there are."""
+    """Download the wheels and print their number."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--python", default="3.12", help="the version there, as 3.12")
