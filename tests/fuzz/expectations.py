@@ -22,7 +22,7 @@ from ncu_parsers.sources.sources import encoding_of
 KINDS_OF_LINES = {
     report.HEADER, report.UNITS, report.METRICS, report.RULE, report.BLANK, report.MESSAGE, report.OUTPUT,
     report.BROKEN, report.CUT, report.TOO_LONG, report.UNLABELLED, report.LAYOUT, report.SESSION, report.SOURCE,
-    nsys_stats.OTHER_ROW, launch_view.OTHER_EVENT, report.HOST,
+    nsys_stats.OTHER_ROW, launch_view.OTHER_EVENT, report.HOST, report.SAMPLE,
 }  # fmt: skip
 
 

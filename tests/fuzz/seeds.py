@@ -28,14 +28,18 @@ from ncu_parsers.sources.sources import Source
 
 from sample_reports import source_page
 from sample_reports.generate import reports
-from tests.parsers.timelines.test_kineto import synthetic_gpu_events
+from tests.parsers.timelines.test_gpu_counters import SM, sample
+from tests.parsers.timelines.test_graph_edges import TestEdgesOfGraphs, edge
+from tests.parsers.timelines.test_kineto import LIMITS, gpu, synthetic_gpu_events
 from tests.parsers.timelines.test_nsys_csv import COPY_ROW, KERNEL_ROW, NAME, SUMMARY, TRACE
+from tests.parsers.timelines.test_pftrace import MM
 from tests.parsers.timelines.test_rocprofv3 import launched
 from tests.parsers.timelines.test_xplane import step
 from tests.support import cubins
 from tests.support.binary_reports import BEGINNING, Metric, block_of, field, nvtx_state, put_together, report_of
 from tests.support.binary_reports import Kernel as ReportKernel
 from tests.support.other_timelines import XEvent, XLine, XPlane, dispatch, rocprof, rocprof_json, xspace
+from tests.support.perfetto_traces import begin, clocks, counter, end, interned, said, stage, thread
 from tests.support.timelines import (
     CALLS,
     KERNELS,
@@ -115,8 +119,11 @@ def traces() -> list[bytes]:
     events = synthetic_gpu_events()
     device = {"id": 0, "name": "NVIDIA A100", "computeMajor": 8, "computeMinor": 0, "warpSize": 32}
     header = {"schemaVersion": 1, "deviceProperties": [device], "distributedInfo": {"rank": 1}}
+    newer = [*TestEdgesOfGraphs.NODES, *edge(0, (7, 15.0), (8, 15.25)), sample(SM, 9, 50.0), sample("Power (W)", 9, 3)]
+    limited = gpu("kernel", "k", 3000, 5, 1, occupancy=LIMITS, priority=-2, channel=9)
     contents: list[object] = [
         {**header, "traceEvents": events},
+        {**header, "traceEvents": [*newer, limited]},
         {"traceEvents": [event for event in events if event.get("cat") == "cpu_op"], **header},
         events[:6],
     ]
@@ -132,6 +139,16 @@ def rocprofv3_files() -> list[bytes]:
 def xplanes() -> list[bytes]:
     """A step on a GPU, and a TPU."""
     return [xspace(*step()), xspace(XPlane("/device:TPU:0", [XLine("XLA Ops", [XEvent("f", 0, 9)])]))]
+
+
+def pftraces() -> list[bytes]:
+    """A step with a graph's edge, samples and an operator."""
+    head = interned(names=["aten::mm", "launch"], categories=["cpu_op", "cuda_runtime"], kernels=["k"],
+                    counters=["SM Active (%)"])  # fmt: skip
+    host = [thread(5, 9, 90), begin(1, 5, 1, 1, *MM), begin(2, 5, 2, 2, said("correlation", 8)), end(9, 5), end(3, 5)]
+    work = [stage(10, 5, 1, kernel=1, correlation=8, grid=(1, 1, 1)), stage(15, 5, 2, "HostNode", waits=[1]),
+            stage(20, 5, 3, "Memset", waits=[2], bytes=4)]  # fmt: skip
+    return [b"".join([clocks(0, 1), head, *host, *work, counter(9, 0, 1.5)])]
 
 
 def timeline_tables() -> dict[str, list[Row]]:

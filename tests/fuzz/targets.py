@@ -254,6 +254,11 @@ def xplane(data: bytes, thorough: bool) -> None:
     _viewed(data, "host.xplane.pb", "xplane", thorough)
 
 
+def pftrace(data: bytes, thorough: bool) -> None:
+    """Packets of Perfetto, whatever their bytes."""
+    _viewed(data, "trace.pftrace", "pftrace", thorough)
+
+
 def _viewed(data: bytes, name: str, origin: str, thorough: bool) -> None:
     """A recording of that origin: what is read is sound, has no negative time, and can be shown."""
     kind = next(one for one in KINDS if one.origin == origin)
@@ -468,7 +473,7 @@ CSV_WORDS = (
     "thread Domain:Push/Pop_Range", '"Device Attribute","Device 0"', "Time (%)", "Total Time (ns)", "Instances",
 )  # fmt: skip
 JSON_WORDS = (
-    '"traceEvents"', '"ph"', '"X"', '"cat"', '"kernel"', '"cpu_op"', '"cuda_runtime"', '"user_annotation"', '"args"',
+    '"traceEvents"', '"ph"', '"X"', '"C"', '"GPU 0 Counters"', '"cat"', '"kernel"', '"cpu_op"', '"cuda_runtime"', '"user_annotation"', '"args"',
     '"correlation"', '"ts"', '"dur"', '"pid"', '"tid"', '"grid"', "ProfilerStep#", "NaN", "Infinity", "-1", "1e999",
     "9223372036854775808", "null", "true", "[", "{", "]", "}", ",", ":", '"deviceProperties"', '"compute Major"',
 )  # fmt: skip
@@ -513,6 +518,7 @@ TARGETS: dict[str, Target] = {
     "cubin": Target(cubin, seeds.cubin_files, longest=4096),
     "rocprofv3": Target(rocprofv3, seeds.rocprofv3_files, ROCPROFV3_WORDS, 6000),
     "xplane": Target(xplane, seeds.xplanes, longest=2048),
+    "pftrace": Target(pftrace, seeds.pftraces, longest=2048),
 }
 
 

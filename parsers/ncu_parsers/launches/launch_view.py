@@ -104,6 +104,7 @@ def _view(source: Source, read: Callable[[Source], Activity], origin: str, resul
             report.METRICS: view.rows,
             report.HOST: numbered + len(found.ranges) - (0 if view.on_gpu else view.rows),
             report.BROKEN: found.broken,
+            report.SAMPLE: found.sampled.events,
             OTHER_EVENT: found.others + len(found.calls) - numbered + len(found.overheads),
         }
     )

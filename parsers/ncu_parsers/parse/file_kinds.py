@@ -81,6 +81,8 @@ ROCPROFV3 = (b'"rocprofiler-sdk-tool"',)
 PLANES = (b"\x12\x0e/host:metadata", b"\x12\x09/host:CPU", b"\x12\x0d/device:GPU:", b"\x12\x0d/device:TPU:",
           b"\x12\x10Task Environment")  # fmt: skip
 """Names of planes of XLA's profiler, preceded by their field's tag and length."""
+STAGES = (b"\x12\x06Kernel\x20\x02",)
+"""The stage of kernels as PyTorch's newer profiler names it in Perfetto's traces, a stage of computing."""
 SQLITE = b"SQLite format 3\0"
 
 KINDS: tuple[FileKind, ...] = (
@@ -96,6 +98,10 @@ KINDS: tuple[FileKind, ...] = (
     ),
     FileKind("ncu_parsers.timelines.formats.rocprofv3", (b"{",), words=ROCPROFV3, origin="rocprofv3"),
     FileKind("ncu_parsers.timelines.formats.xplane", (b"\n",), (".xplane.pb",), PLANES, origin="xplane"),
+    FileKind(
+        "ncu_parsers.timelines.formats.pftrace", (b"\n",), (".pftrace", ".perfetto-trace"), STAGES, origin="pftrace",
+        names_operators=True,
+    ),
     FileKind(
         "ncu_parsers.timelines.kineto.kineto", (b"{", b"["), (".json",), TRACE_WORDS, in_parts=True,
         origin="kineto", names_operators=True, picks_functions=True,

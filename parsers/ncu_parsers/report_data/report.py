@@ -41,6 +41,7 @@ RULE = "rule row"
 BLANK = "blank line"
 MESSAGE = "message of the tool"
 OUTPUT = "program output"
+SAMPLE = "sample of a GPU"
 BROKEN = "broken row"
 CUT = "row cut off at the end of the file"
 TOO_LONG = "line too long to be read"
@@ -57,7 +58,7 @@ ncu 2025.3 prints it beside its raw page, which names the metrics. The mean is k
 """
 NAN_TEXTS = frozenset({"nan", "-nan"})
 
-READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION, HOST})
+READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION, HOST, SAMPLE})
 
 # ------------------------------------------------------------------------------------------- labels of the details page
 

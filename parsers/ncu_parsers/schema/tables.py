@@ -66,7 +66,7 @@ IDENTITY_COLUMNS: tuple[Field, ...] = (
         "source",
         _NAME,
         "",
-        "how the numbers were got: ncu, nsys, kineto, rocprofv3, xplane, ncu+nsys, operators or estimate",
+        "how the numbers were got: ncu, nsys, kineto, pftrace, rocprofv3, xplane, ncu+nsys, operators or estimate",
         "never",
     ),
     Field("report", _NAME, "", "the file a row came from", "never"),

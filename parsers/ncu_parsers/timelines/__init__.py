@@ -1,4 +1,4 @@
-"""Timelines of GPUs: readers of nsys, PyTorch, rocprofv3 and XLA, one `Activity` for all. README.md has an example.
+"""Timelines of GPUs: readers of nsys, PyTorch, Perfetto, rocprofv3 and XLA, one `Activity` for all. See README.md.
 
 From the rest of the project they import files, errors, notes, arrays, vendors and protobuf messages (`WINGS` of
 `tests/whole/test_house.py`). Names are imported on first use, since each reader needs its own library.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ncu_parsers.timelines.activity.operation_times import without_impossible_ends as without_impossible_ends
     from ncu_parsers.timelines.activity.recording import Recording as Recording
     from ncu_parsers.timelines.activity.recording import launching_call as launching_call
+    from ncu_parsers.timelines.formats.pftrace import read_activity as read_pftrace
     from ncu_parsers.timelines.formats.rocprofv3 import read_activity as read_rocprofv3
     from ncu_parsers.timelines.formats.xplane import read_activity as read_xplane
     from ncu_parsers.timelines.kineto.kineto import read_activity as read_kineto
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _READERS = {
     "read_kineto": "kineto.kineto.read_activity", "read_nsys": "nsys.nsys_activity.read_sqlite",
+    "read_pftrace": "formats.pftrace.read_activity",
     "read_rocprofv3": "formats.rocprofv3.read_activity", "read_xplane": "formats.xplane.read_activity",
 }  # fmt: skip
 _NAMES = {

@@ -1,4 +1,4 @@
-"""Every command that reads a timeline reads those of rocprofv3 and of XLA's profiler."""
+"""Every command that reads a timeline reads those of rocprofv3, of XLA's profiler and of Perfetto."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.parsers.timelines.test_xplane import step
 from tests.support.called_here import called_here
 from tests.support.nightly import by_day
 from tests.support.other_timelines import rocprof_json, xspace
+from tests.support.perfetto_traces import interned, stage
 from tests.support.reports import needs_shared_reports, shared_reports
 
 FILES = {
@@ -21,8 +22,11 @@ FILES = {
     "results.json.gz": gzip.compress(rocprof_json(launched())),
     "host.xplane.pb": xspace(*step()),
     "host.xplane.pb.gz": gzip.compress(xspace(*step())),
+    "trace.pftrace": b"".join(
+        [interned(kernels=["gemm", "softmax"]), stage(0, 300, 1, kernel=1), stage(400, 100, 2, kernel=2)]
+    ),
 }
-TIMES = {"results": 210.0, "host": 10_000.0}
+TIMES = {"results": 210.0, "host": 10_000.0, "trace": 400.0}
 """Sums in ns, from the arithmetic of the events."""
 
 

@@ -13,16 +13,20 @@ from ncu_parsers.timelines.activity.activity import (
     MISSING,
     Activity,
     ApiCalls,
+    Dependencies,
     GpuOperations,
     HostRanges,
     Integers,
     LaunchFacts,
     Numbered,
+    OperatorInputs,
     Overheads,
+    RangeLabel,
     columns_of,
     empty,
 )
 from ncu_parsers.timelines.activity.operation_times import broken_note
+from ncu_parsers.timelines.activity.samples import SampledActivity
 
 NOTHING_SAID = LaunchFacts()
 
@@ -47,7 +51,9 @@ class _Rows:
 class Recording:
     """Content of a recording called `name`, made by `tool`, in any order. Times are ns since any zero.
 
-    Process and thread ids are any numbers, None if not recorded. `devices` and `vendors` are by process and device.
+    Process and thread ids are any numbers, None if not recorded. `devices`, `vendors` and `capabilities` are by process
+    and device. By the numbers that `operation` gave them, `waits` are pairs of operations of which the second waits for
+    the first, and `graph_nodes` the nodes of CUDA graphs.
     """
 
     def __init__(self, name: str, tool: str) -> None:
@@ -55,6 +61,12 @@ class Recording:
         self.missing: list[str] = []
         self.devices: dict[tuple[int, int], str] = {}
         self.vendors: dict[tuple[int, int], Vendor] = {}
+        self.capabilities: dict[tuple[int, int], str] = {}
+        self.waits: list[tuple[int, int]] = []
+        self.graph_nodes: dict[int, int] = {}
+        self.sampled = SampledActivity()
+        self.utc_ns: int | None = None
+        self.others = 0
         self.session: dict[str, str] = {}
         self.broken = 0
         self._name, self._tool = name, tool
@@ -63,23 +75,30 @@ class Recording:
             "source_memory", "destination_memory", "correlation", "fact",
         )  # fmt: skip
         self._calls = _Rows("name", "process", "thread", "start", "end", "correlation")
-        self._ranges = _Rows("kind", "name", "process", "thread", "start", "end")
+        self._ranges = _Rows("label", "process", "thread", "start", "end", "sequence")
+        self._labels: dict[tuple[int, str, str], RangeLabel] = {}
+        self._label_numbers = Numbered()
         self._steps = _Rows("process", "start", "end", "number")
-        self._names = {rows: Numbered() for rows in ("operations", "calls", "ranges")}
+        self._names = {rows: Numbered() for rows in ("operations", "calls")}
         self._facts: dict[LaunchFacts, int] = {}
 
     def operation(
         self, kind: int, name: str, start: int | None, end: int | None, *, process: int | None = None,
         device: int | None = None, stream: int | None = None, size: int | None = None,
         copied: tuple[int, int, int] | None = None, correlation: int | None = None, facts: LaunchFacts = NOTHING_SAID,
-    ) -> None:  # fmt: skip
-        """Add a GPU operation. `copied` is the direction of a copy and the memory at both ends."""
-        if self._is_timed(start, end):
-            number, fact = self._names["operations"].number(name), self._facts.setdefault(facts, len(self._facts))
-            self._operations.add(
-                kind, number, process, device, stream, start, end, size, *(copied or (None, None, None)),
-                correlation, fact,
-            )  # fmt: skip
+    ) -> int:  # fmt: skip
+        """Add a GPU operation. `copied` is the direction of a copy and the memory at both ends.
+
+        Returns its number among all, -1 where it has no time.
+        """
+        if not self._is_timed(start, end):
+            return -1
+        number, fact = self._names["operations"].number(name), self._facts.setdefault(facts, len(self._facts))
+        self._operations.add(
+            kind, number, process, device, stream, start, end, size, *(copied or (None, None, None)), correlation,
+            fact,
+        )  # fmt: skip
+        return len(self._operations) - 1
 
     def call(
         self, name: str, start: int | None, end: int | None, *, process: int | None, thread: int | None,
@@ -90,11 +109,14 @@ class Recording:
             self._calls.add(self._names["calls"].number(name), process, thread, start, end, correlation)
 
     def range(
-        self, kind: int, name: str, start: int | None, end: int | None, *, process: int | None, thread: int | None
-    ) -> None:
-        """Add a range of a host thread."""
+        self, kind: int, name: str, start: int | None, end: int | None, *, process: int | None, thread: int | None,
+        inputs: OperatorInputs | None = None, sequence: int | None = None,
+    ) -> None:  # fmt: skip
+        """Add a range of a host thread; of an operator with its inputs and number of the backward pass."""
         if self._is_timed(start, end):
-            self._ranges.add(kind, self._names["ranges"].number(name), process, thread, start, end)
+            key = kind, name, "" if inputs is None else repr(inputs)
+            self._labels.setdefault(key, RangeLabel(kind, name, inputs))
+            self._ranges.add(self._label_numbers.number(key), process, thread, start, end, sequence)
 
     def step(self, number: int | None, start: int | None, end: int | None, *, process: int | None) -> None:
         """Add a step of the program; its number is given to the operations that its process launched in this time."""
@@ -107,15 +129,32 @@ class Recording:
         order = np.lexsort((-table.end, table.start))
         operations, fact = table.at(order), self._operations.arrays()["fact"][order]
         calls = columns_of(ApiCalls, self._calls.arrays(), self._names["calls"].texts).by_start()
-        ranges = columns_of(HostRanges, self._ranges.arrays(), self._names["ranges"].texts).by_start()
+        labels = {"labels": list(self._labels.values())}
+        ranges = columns_of(HostRanges, {**self._ranges.arrays(), **labels}).by_start()
         step = self._step_of(launching_call(operations, calls), operations.process, calls)
-        operations = replace(operations, iteration=step)
+        operations = replace(operations, iteration=step, graph_node=self._nodes()[order])
         notes = [broken_note(self.broken)] if self.broken else []
         return Activity(
             self._name, self._tool, operations, calls, ranges, empty(Overheads), devices=self.devices,
             notes=[*notes, *self.notes], missing=list(dict.fromkeys(self.missing)), vendors=self.vendors,
-            facts=list(self._facts), fact=fact, broken=self.broken, session=self.session,
+            facts=list(self._facts), fact=fact, broken=self.broken, session=self.session, others=self.others,
+            capabilities=self.capabilities, sampled=self.sampled, utc_ns=self.utc_ns,
+            dependencies=self._dependencies(order),
         )  # fmt: skip
+
+    def _nodes(self) -> Integers:
+        """The node of a graph that each operation is, in the order in which they came."""
+        if not self.graph_nodes:
+            return np.broadcast_to(np.array(MISSING), len(self._operations))
+        found = np.full(len(self._operations), MISSING)
+        found[list(self.graph_nodes)] = list(self.graph_nodes.values())
+        return found
+
+    def _dependencies(self, order: Integers) -> Dependencies:
+        """The waits by rows of operations in their `order` of time."""
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return Dependencies(*place[np.array(self.waits, np.int64).reshape(-1, 2)].T)
 
     def _is_timed(self, start: int | None, end: int | None) -> bool:
         """True for a start and an end that is not before it; other events are counted as broken."""

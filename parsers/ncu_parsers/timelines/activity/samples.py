@@ -144,7 +144,7 @@ class SampledActivity:
 
     `environment`: the driver's power, temperature, clocks and fan speed, by names of `ENVIRONMENT`. `numbers`: GPU
     numbers by (process, device), where a process uses another number. `sampled_by`: the tool. `finer`: the tool's
-    option for a higher sampling rate.
+    option for a higher sampling rate. `events`: the number of values in a trace, with those left out.
     """
 
     gpus: Mapping[int, GpuSamples] = field(default_factory=dict)
@@ -153,6 +153,7 @@ class SampledActivity:
     sampled_by: str = ""
     finer: str = ""
     environment: Mapping[int, GpuSamples] = field(default_factory=dict)
+    events: int = 0
 
     def number(self, process: int, device: int) -> int:
         """The number of the GPU that a process calls `device`."""

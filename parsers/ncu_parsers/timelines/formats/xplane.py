@@ -19,10 +19,11 @@ from ncu_parsers.report_data.protobuf_messages import Damaged, MessageTypes, fie
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.schema.vendors import Vendor, vendor_named
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.sources import DAMAGE, Source, read_some
+from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MEMSET, Activity, LaunchFacts
 from ncu_parsers.timelines.activity.recording import Recording
+from ncu_parsers.timelines.formats.whole_file import whole_file
 
 TOOL = "XLA's profiler"
 PLANE, ERROR, WARNING, HOST = 1, 2, 3, 4
@@ -73,7 +74,7 @@ MODULE_NAME = re.compile(r"[\w.~\[\]-]+")
 def read_activity(source: Source) -> Activity:
     """Read one file. Raises `NotAReport` if no plane can be read, `NcuBenchError` if it cannot be opened."""
     found = Recording(source.name, TOOL)
-    data, damage = _unpacked(source)
+    data, damage = whole_file(source)
     planes, hosts = [], []
     for number, content in _parts(memoryview(data), "the file", found):
         if number == PLANE:
@@ -99,19 +100,6 @@ def read_activity(source: Source) -> Activity:
         _take_plane(plane, before[plane.name] if several else None, found)
         before[plane.name] += 1
     return found.activity()
-
-
-def _unpacked(source: Source) -> tuple[bytes, str]:
-    """The bytes of the file, as far as they can be unpacked, and a description of the damage."""
-    blocks: list[bytes] = []
-    with source.open() as stream:
-        try:
-            while block := read_some(stream, 1 << 20):
-                blocks.append(block)
-                memory.require_memory(source.name)
-        except DAMAGE as error:
-            return b"".join(blocks), str(error)
-    return b"".join(blocks), ""
 
 
 def _parts(data: memoryview, what: str, found: Recording) -> Iterator[tuple[int, memoryview]]:

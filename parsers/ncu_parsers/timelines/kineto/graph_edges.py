@@ -30,16 +30,15 @@ class GraphFlows:
         self._end: dict[int, tuple[int, int, float]] = {}
         self._between: list[tuple[int, int, float, float]] = []
 
-    def take(self, event: TraceEvent) -> bool:
-        """Add one end of an edge; False if the flow is not an edge."""
+    def take(self, event: TraceEvent) -> None:
+        """Add one end of an edge; other flows are passed over."""
         number = bytes(event.id)
         if len(number) < _DIGITS or not number.isdigit() or not abs(event.ts) < LONGEST_TIME:
-            return False
+            return
         if int(number) < FIRST_EDGE or not isinstance(event.pid, int) or not isinstance(event.tid, int):
-            return False
+            return
         ends = self._begin if event.ph == "s" else self._end
         ends[int(number)] = event.pid, event.tid, event.ts
-        return True
 
     def add_between(self, device: int, lane: int, start: float, duration: float) -> None:
         """Add a node that is not an operation; its successors wait for its predecessors instead."""

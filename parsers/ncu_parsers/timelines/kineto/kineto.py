@@ -84,7 +84,9 @@ def read_activity(source: Source, functions: Callable[[str], bool] = lambda name
     Raises `NotAReport` if it holds no event of PyTorch's profiler, `NcuBenchError` if it cannot be opened.
     """
     events = TracedEvents(source, functions)
-    if not (len(events.counters) or any(len(one["start"]) for one in (events.work, events.calls, events.ranges))):
+    if not (
+        len(events.counters.samples) or any(len(one["start"]) for one in (events.work, events.calls, events.ranges))
+    ):
         raise _refusal(source, events)
     owners = _owners(events.threads)
     process, ambiguous = _launching_processes(events, owners)
@@ -119,10 +121,10 @@ def read_activity(source: Source, functions: Callable[[str], bool] = lambda name
 
 def _sampled(events: TracedEvents, *recorded: GpuOperations | ApiCalls | HostRanges) -> SampledActivity:
     """The samples taken while any operation, call or range was recorded."""
-    if not len(events.counters):
+    if not len(events.counters.samples):
         return SampledActivity()
     times = [(int(table.start.min()), int(table.end.max())) for table in recorded if len(table)]
-    return events.counters.sampled(min(one for one, _ in times) if times else None,
+    return events.counters.samples.sampled(min(one for one, _ in times) if times else None,
                                    max(end for _, end in times) if times else None)  # fmt: skip
 
 

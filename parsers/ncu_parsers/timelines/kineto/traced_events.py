@@ -343,7 +343,9 @@ class TracedEvents:
                 take(event)
             elif event.ph == COUNTER:
                 counters.append(event)
-            elif event.ph not in FLOWS or not self.flows.take(event):
+            else:
+                if event.ph in FLOWS:
+                    self.flows.take(event)
                 self.others += 1
         if counters:
             self.others += self.counters.take(counters)
