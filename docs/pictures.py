@@ -1,6 +1,6 @@
-"""Every picture of the README and the documentation, made from the sample reports: python docs/pictures.py [FOLDER]
+"""Make every picture of the README and the documentation from the sample reports: python docs/pictures.py [FOLDER]
 
-A test holds the pictures that are kept to what this makes.
+A test compares the committed pictures with this output.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PAGE_OF = "sample_reports/h100/gemms.csv"
 
 
 def make_page(folder: Path) -> Path:
-    """Make the picture of a page, its first kernel chosen, in Chromium. Raises what Playwright raises without it."""
+    """Make the picture of a page, with its first kernel chosen, in Chromium. Playwright's exceptions are not caught."""
     from playwright.sync_api import sync_playwright
 
     from ncu_tools.cli import run
@@ -63,7 +63,7 @@ def make_page(folder: Path) -> Path:
         shown.goto(page.as_uri())
         shown.locator("#hotspots tbody tr").first.click()
         shown.evaluate("window.scrollTo(0, 0)")
-        shown.wait_for_timeout(500)  # the row's light fades
+        shown.wait_for_timeout(500)  # the highlight of the row fades
         shown.screenshot(path=picture)
         browser.close()
     return picture

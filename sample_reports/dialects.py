@@ -1,7 +1,7 @@
-"""Writers of every dialect in which ncu prints a report. The generator and the property tests use them.
+"""Writers of every dialect in which ncu prints a report, for the generator and the property tests.
 
-A writer gets launches with cells as they are to be printed (digits, decimals, unit) and a style: separators, line
-ends, what stands between the rows. It knows nothing about what the numbers mean.
+A writer gets launches whose cells are already formatted (digits, decimals, unit), and a style: separators, line ends,
+other output between the rows. It does not interpret the numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RULE_COLUMNS = ["Rule Name", "Rule Type", "Rule Description", "Estimated Speedup
 
 @dataclass(frozen=True)
 class Cell:
-    """One printed metric: `digits` x 10^-`decimals` in `unit`; or a word."""
+    """One printed metric: `digits` x 10^-`decimals` in `unit`, or a word."""
 
     name: str
     digits: int | str
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass
 class Printed:
-    """One launch as it is to be printed."""
+    """One launch in the form in which it is printed."""
 
     launch_id: int
     kernel: str
@@ -53,7 +53,7 @@ class Printed:
 
 @dataclass
 class Style:
-    """How a machine and its user made ncu print: the locale, the line ends, what else went to the same file."""
+    """Printing style of a machine and its user: locale, line ends, other output in the same file."""
 
     decimal: str = "."
     thousands: str = ""
@@ -87,7 +87,7 @@ def quoted(cells: Iterable[object], delimiter: str = ",") -> str:
 
 
 def _assembled(rows: list[str], style: Style) -> str:
-    """Rows with what stands above, below and between them: one line of `between` after every second row."""
+    """Rows with the header, footer and program output: one line of `between` after every second row."""
     lines = list(style.above)
     extra = iter(style.between)
     for number, row in enumerate(rows):
@@ -149,7 +149,7 @@ def _identity(launch: Printed, legacy: bool, nvtx: bool, as_range: bool) -> list
 
 
 def wide(launches: Sequence[Printed], style: Style, *, legacy: bool = False) -> str:
-    """`--page raw --csv`: one row per launch, units in the second row (those of the first launch)."""
+    """`--page raw --csv`: one row per launch; the second row has the units of the first launch."""
     names = list(dict.fromkeys(cell.name for launch in launches for cell in launch.cells))
     units = {cell.name: cell.unit for launch in reversed(launches) for cell in launch.cells}
     header = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", *(["Kernel Time"] if legacy else [])]
@@ -163,7 +163,7 @@ def wide(launches: Sequence[Printed], style: Style, *, legacy: bool = False) -> 
 
 
 def summary(groups: Sequence[tuple[Printed, int, list[tuple[Cell, Cell, Cell]]]], style: Style) -> str:
-    """`--print-summary per-kernel --csv`: per kernel its launches and (minimum, maximum, average) of each metric."""
+    """`--print-summary per-kernel --csv`: per kernel, its launches and (minimum, maximum, average) of each metric."""
     rows = [
         quoted(
             ["Process ID", "Process Name", "Host Name", "Kernel Name", "Block Size", "Grid Size", "Device", "CC",
@@ -214,20 +214,20 @@ def _text_table(rows: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def _text_rule(kind: str, estimate: str, message: str) -> list[str]:
-    """A rule as ncu prints it since 2023.3: 110 letters in a line, padded, the estimate in a line of its own."""
+    """A rule as ncu prints it since 2023.3: lines of 110 letters, padded; the estimate has its own line."""
     lines = [*([estimate] if estimate else []), *textwrap.wrap(message, 110, break_on_hyphens=False)]
     return [f"{start:<10}{line:<110}" for start, line in zip_longest([f"    {kind}"], lines, fillvalue="")]
 
 
 def _between_dashes(rules: Sequence[list[str]]) -> list[str]:
-    """Rules of one section with a line of dashes between two, and an empty line below."""
+    """Rules of one section, separated by lines of dashes, with an empty line below."""
     dashes = f"    ----- {'-' * 110}"
     lines = [line for rule in rules for line in (dashes, *rule)][1:]
     return [*lines, ""] if lines else []
 
 
 def ui_summary(launches: Sequence[Printed], columns: Sequence[tuple[str, str]], style: Style) -> str:
-    """The user interface's export of its summary page: `columns` are (title with unit, metric)."""
+    """The user interface's export of its summary page; `columns` are (title with unit, metric)."""
     lines = [
         "\ufeffID,Function Name,Demangled Name,"
         + ",".join(title for title, _ in columns)

@@ -1,7 +1,7 @@
 """Write the sample reports: python -m sample_reports.generate [FOLDER]
 
-Every file is a dialect of the list in README.md, byte for byte as ncu would lay it out, with numbers that follow from
-the workload's arithmetic. Running it again writes the same bytes; a test compares them.
+Each file is one of the dialects listed in README.md, byte for byte in ncu's layout; its numbers follow from the
+workload's arithmetic. The output is reproducible; a test compares it with the committed files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_PERMISSION = (
 
 
 def counters(kernel: Kernel, *, peaks: bool = False) -> list[Cell]:
-    """The metrics of `--metrics` for a roofline, in base units; with `peaks` those the ceilings follow from."""
+    """The metrics of `--metrics` for a roofline, in base units; with `peaks` also those that ceilings derive from."""
     cycles = kernel.duration_ns * SM_CLOCK_HZ / 1e9
     cells = [
         Cell("dram__bytes.sum", kernel.dram_read + kernel.dram_write, "byte"),
@@ -79,7 +79,7 @@ def counters(kernel: Kernel, *, peaks: bool = False) -> list[Cell]:
 
 
 def opcodes(kernel: Kernel) -> list[Cell]:
-    """Time, bytes and counts per opcode, without a FLOP counter: threads, and warps, in which tensor work shows."""
+    """Time, bytes and counts per opcode by threads and by warps (for tensor instructions), without a FLOP counter."""
     threads = {name: kernel.opcodes.get(counter, 0) for counter, name in SASS_NAMES.items()}
     threads["MOV"] = 32 * math.prod(kernel.grid)
     warps = {name: count // 32 for name, count in threads.items()}
@@ -95,7 +95,7 @@ def opcodes(kernel: Kernel) -> list[Cell]:
 
 
 def details(kernel: Kernel, *, old: bool = False, year_2019: bool = False) -> list[Cell]:
-    """The speed-of-light section of the details page, under its display labels, in scaled units."""
+    """The speed-of-light section of the details page, with its display labels and scaled units."""
     bandwidth = (kernel.dram_read + kernel.dram_write) / kernel.duration_ns * 1e9
     peak = DRAM_BYTES_PER_CYCLE * DRAM_CLOCK_HZ
     hertz = "cycle/nsecond" if old or year_2019 else "Ghz"
@@ -123,7 +123,7 @@ def details(kernel: Kernel, *, old: bool = False, year_2019: bool = False) -> li
 
 
 def scaled(cells: Iterable[Cell], *, old: bool = False) -> list[Cell]:
-    """Cells as ncu scales them without --print-units base: Kbyte to Gbyte, us or ms, each by its own size."""
+    """Cells as ncu scales them without --print-units base (Kbyte to Gbyte, us or ms), each by its own value."""
     steps = {
         "byte": [(10**9, "Gbyte"), (10**6, "Mbyte"), (10**3, "Kbyte")],
         "ns": [(10**6, "msecond" if old else "ms"), (10**3, "usecond" if old else "us")],
@@ -220,7 +220,7 @@ def _with(launches: list[Printed], change: Callable[[list[Cell]], list[Cell]]) -
 
 
 def _old(launches: list[Printed]) -> list[Printed]:
-    """The unit words of 2022 and before, and no tensor operations (ncu has counted them since 2023.2)."""
+    """Cells with the unit words of 2022 and before, without tensor operations (counted since ncu 2023.2)."""
     words = {"ns": "nsecond", "hz": "cycle/second"}
     return _with(
         launches,
@@ -245,7 +245,7 @@ def _with_bodies(cells: list[Cell]) -> list[Cell]:
         for precision in ("Single", "Double")
     ]
     breakdown = "{UNIT}: {COMPOUND_NAME} (dram__cycles_active.avg.pct_of_peak_sustained_elapsed)"
-    dram = next(cell for cell in cells if cell.name == "DRAM Throughput")  # the DRAM is all that the breakdown has
+    dram = next(cell for cell in cells if cell.name == "DRAM Throughput")  # in this breakdown, DRAM is the only part
     return [
         *cells,
         *extra,
@@ -267,7 +267,7 @@ def _ranges(launches: list[Printed]) -> list[Printed]:
 
 
 def _failed(launches: list[Printed]) -> list[Printed]:
-    """The first launch went well, the second failed."""
+    """The first launch succeeds, the second fails."""
     cells = [Cell(cell.name, "nan", cell.unit) for cell in launches[1].cells]
     zero = (0, 0, 0)
     return [launches[0], Printed(**{**launches[1].__dict__, "cells": cells, "grid": zero, "block": zero})]
@@ -293,7 +293,7 @@ def _ui(kernels: list[Kernel]) -> tuple[list[Printed], list[tuple[str, str]]]:
 
 
 def _summaries(kernels: list[Kernel]) -> list[tuple[Printed, int, list[tuple[Cell, Cell, Cell]]]]:
-    """Two launches of the first kernel and one of the second; minimum and maximum are 2 % off the average."""
+    """Two launches of the first kernel and one of the second; minimum and maximum differ from the average by 2 %."""
     groups = []
     for kernel, invocations in ((kernels[0], 2), (kernels[1], 1)):
         triples = []

@@ -1,7 +1,7 @@
-"""The source page of one generated kernel: the greatest number of each row of a matrix, a block per row.
+"""The source page of one generated kernel: the maximum of each row of a matrix, a block per row.
 
 Its instructions are written by hand. Counts follow from the sizes: 4,096 blocks of 8 warps, 32 steps per thread. The
-samples are made up, in the places and for the reasons that such a kernel has.
+samples are invented, with the places and stall reasons that are typical of such a kernel.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def source_rows() -> Iterator[list[str]]:
 
 
 def _counts(line: Line) -> list[int]:
-    """Samples, executions, accesses, then samples by stall: all that an instruction adds to its line."""
+    """An instruction's share in its line's counts: samples, executions, accesses, then samples by stall."""
     samples = sum(line.samples.values())
     not_issued = {stall: count * 3 // 4 for stall, count in line.samples.items() if stall != "selected"}
     executed = int(WARPS * line.times)

@@ -1,7 +1,7 @@
-"""The workload behind the generated samples: kernels whose operations and bytes follow from their sizes.
+"""The workload of the generated samples: kernels whose operations and bytes follow from their sizes.
 
-Nothing here was measured. Operations and bytes are arithmetic (a GEMM of M x N x K does 2 M N K operations); times
-follow from the data-sheet peaks of an A100 PCIe 40GB and an assumed efficiency, so that the samples look like reports.
+Nothing was measured. Operations and bytes are arithmetic (a GEMM of M x N x K does 2 M N K operations); times follow
+from the data-sheet peaks of an A100 PCIe 40GB and an assumed efficiency, so that the samples look like reports.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DRAM_BYTES_PER_CYCLE = 1280
 
 @dataclass
 class Kernel:
-    """One launch: what it does, in operations and bytes, and how long it takes (ns)."""
+    """One launch: its work in operations and bytes, and its duration (ns)."""
 
     name: str
     grid: tuple[int, int, int]
@@ -31,7 +31,7 @@ class Kernel:
 
     @property
     def duration_ns(self) -> int:
-        """The time its busiest resource needs, over the efficiency."""
+        """Time of the busiest resource divided by the efficiency."""
         flops = {"fp32": "f", "fp64": "d"}
         seconds = [(self.dram_read + self.dram_write) / (DRAM_BYTES_PER_CYCLE * DRAM_CLOCK_HZ)]
         for unit, letter in flops.items():
@@ -42,7 +42,7 @@ class Kernel:
 
 
 def sgemm(m: int, n: int, k: int) -> Kernel:
-    """C = A B in FP32 on the CUDA cores. hfma counts the constants that A100 code moves with HFMA2.MMA."""
+    """C = A B in FP32 on the CUDA cores; hfma counts the constants that A100 code moves with HFMA2.MMA."""
     blocks = (m // 128) * (n // 128)
     return Kernel(
         "void sgemm_tiled<float, 128, 128, 8>(float *, const float *, const float *, int, int, int)",
@@ -62,7 +62,7 @@ def dgemm(m: int, n: int, k: int) -> Kernel:
 
 
 def tensor_gemm(m: int, n: int, k: int) -> Kernel:
-    """C = A B in BF16 on the tensor cores, with a ReLU of one FP32 multiplication per element behind it."""
+    """C = A B in BF16 on the tensor cores, followed by a ReLU with one FP32 multiplication per element."""
     return Kernel(
         "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x256_32x3_tn_align8>(T1::Params)",
         (m // 128, n // 256, 1), (256, 1, 1),
@@ -73,7 +73,7 @@ def tensor_gemm(m: int, n: int, k: int) -> Kernel:
 
 
 def relu(elements: int) -> Kernel:
-    """y = max(x, 0): a comparison is no floating-point operation, so it does none."""
+    """y = max(x, 0), without floating-point operations, since comparisons do not count."""
     return Kernel(
         "void at::native::vectorized_elementwise_kernel<4, at::native::relu_kernel(at::TensorIteratorBase &)::"
         "[lambda(float) (instance 1)], std::array<char *, 2>>(int, T2, T3)",
@@ -103,7 +103,7 @@ def softmax(rows: int, columns: int) -> Kernel:
 
 
 def step() -> list[Kernel]:
-    """A training step in small: every kernel above, some of them several times."""
+    """A small training step: every kernel above, some of them several times."""
     return [
         relu(1 << 22),
         sgemm(2048, 2048, 1024),

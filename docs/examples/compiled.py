@@ -1,4 +1,4 @@
-"""A chain of element-wise operators, as it is and compiled into one loop."""
+"""A chain of element-wise operators, eager and compiled into one loop."""
 
 import torch
 
@@ -9,7 +9,7 @@ def make_inputs(n: int = 1_000_000):
 
 
 def gelu(x):
-    """Eight operators, each of which reads and writes the whole vector."""
+    """Eight operators; each reads and writes the whole vector."""
     return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x**3)))
 
 

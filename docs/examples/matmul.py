@@ -1,4 +1,4 @@
-"""A matrix product in blocks, and PyTorch's own."""
+"""A blocked matrix product, and PyTorch's own."""
 
 import torch
 
@@ -9,7 +9,7 @@ def make_inputs(n: int = 512, dtype: torch.dtype = torch.float32):
 
 
 def blocked(a, b, block: int = 128):
-    """The product, one block of columns of `a` and rows of `b` after the other."""
+    """The product, computed one block of columns of `a` and rows of `b` at a time."""
     result = torch.zeros(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)
     for start in range(0, a.shape[1], block):
         result.addmm_(a[:, start : start + block], b[start : start + block])

@@ -13,7 +13,7 @@ def make_inputs(rows: int = 4096, n: int = 1024, dtype: torch.dtype = torch.floa
 @triton.autotune([triton.Config({}, num_warps=warps) for warps in (2, 4, 8)], key=["n"])
 @triton.jit
 def softmax_kernel(source, target, n, stride, BLOCK: tl.constexpr):  # noqa: N803  Triton's constants are in capitals
-    """One program for one row, which has to fit its registers."""
+    """One program per row; a row must fit into registers."""
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     x = tl.load(source + row * stride + columns, mask=columns < n, other=-float("inf"))
@@ -22,7 +22,7 @@ def softmax_kernel(source, target, n, stride, BLOCK: tl.constexpr):  # noqa: N80
 
 
 def softmax(x):
-    """The first call for each n tries three numbers of warps: in the warm-up, so outside of the profile."""
+    """The first call for each n tries three numbers of warps; it happens in the warm-up, outside of the profile."""
     target = torch.empty_like(x)
     rows, n = x.shape
     softmax_kernel[(rows,)](x, target, n, x.stride(0), BLOCK=triton.next_power_of_2(n))
