@@ -32,10 +32,9 @@ from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.advice.advise import KernelAdvice, LeverAdvice, advise
+from ncu_tools.advice.code_of_run import instructions_for_levers
 from ncu_tools.advice.intervals import KINDS, calibration
 from ncu_tools.advice.situation.model import SavedShare, saving
-from ncu_tools.cli.reading.advise import OF_INSTRUCTIONS
-from ncu_tools.kernels.source.load_instructions import load_instructions
 from ncu_tools.runs.loading import load
 
 ROUNDING = 0.005
@@ -110,11 +109,7 @@ def advice_of(path: Path) -> Sequence[KernelAdvice]:
         launches = load(str(path)).table
     except NcuBenchError:
         return []
-    try:
-        instructions = load_instructions(str(path), wanted=OF_INSTRUCTIONS).table
-    except NcuBenchError:
-        instructions = None
-    return advise(launches, instructions).kernels
+    return advise(launches, instructions_for_levers(str(path), launches.column_names)[0]).kernels
 
 
 def printed_table(path: Path) -> pa.Table:

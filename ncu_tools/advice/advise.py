@@ -15,7 +15,7 @@ from ncu_launch.files.toml_tables import table_beside
 from ncu_tools.advice.intervals import Confidence, confidence, what_is_known, widened
 from ncu_tools.advice.levers.all_levers import LEVERS, Pulled, told_of_levers
 from ncu_tools.advice.situation.code_facts import CodeFacts, facts_of_instructions, facts_of_opcodes
-from ncu_tools.advice.situation.kernel_situation import Situation
+from ncu_tools.advice.situation.kernel_situation import LeverEvidence, Situation
 from ncu_tools.advice.situation.measured import MeasuredKernel, measured_kernels
 from ncu_tools.advice.situation.model import (
     Effect,
@@ -28,6 +28,7 @@ from ncu_tools.advice.situation.model import (
 from ncu_tools.advice.situation.occupancy_limit import limit_of_occupancy, words_of_limit
 from ncu_tools.advice.situation.utilisation import resources
 from ncu_tools.kernels.names.kernel_ids import kernel_id
+from ncu_tools.numbers.number_format import percent
 
 AT_A_ROOF, NOT_COLLECTED, PREPARES, WAITS, NOTHING = (
     "at a roof", "not collected", "prepares inputs", "waits for peers", "nothing stands out",
@@ -71,6 +72,11 @@ class LeverAdvice:
         )
 
     @property
+    def evidence(self) -> list[LeverEvidence]:
+        """The numbers that it stands on, those that the report holds."""
+        return [one for one in self.pulled.evidence if not math.isnan(one.value)]
+
+    @property
     def basis(self) -> str:
         """What it stands on."""
         return "counters and code" if self.pulled.uses_code else "counters"
@@ -104,6 +110,17 @@ class KernelAdvice:
     together: Together | None = None
     situation: Situation | None = field(default=None, repr=False)
 
+    @property
+    def busiest(self) -> str:
+        """The name of the busiest resource; "" if none is known."""
+        name = self.kernel.bound[0]
+        return str(resources()[name]["title"]) if name else ""
+
+    @property
+    def that_keep_it(self) -> list[LeverAdvice]:
+        """The levers that are worth it and keep the kernel, the one that saves most first."""
+        return [one for one in self.levers if one.is_worth_it and not one.is_apart]
+
 
 @dataclass
 class Advice:
@@ -131,7 +148,7 @@ def advise(launches: pa.Table, instructions: pa.Table | None = None) -> Advice:
 def without_counters(launches: pa.Table) -> Advice:
     """What can be said of launches of which only the times are known: that nothing was counted."""
     kernels = measured_kernels(launches)
-    says = "only its time is known: ncu --set full counts what bounds it (ncu-bench profile --tool ncu)"
+    says = "only its time is known: ncu --set full collects what bounds it (ncu-bench profile --tool ncu)"
     found = [KernelAdvice(kernel, [], reason=_role(kernel.name) or NOT_COLLECTED,
                           says=says + words_of_limit(kernel)) for kernel in kernels]  # fmt: skip
     return Advice(found, sum(kernel.total_ns for kernel in kernels))
@@ -147,9 +164,9 @@ def advice_on(kernel: MeasuredKernel, code: CodeFacts | None = None) -> KernelAd
     levers = [_judged(situation, name, known) for name in LEVERS]
     ranked = sorted((one for one in levers if one is not None), key=_order)
     advice = KernelAdvice(kernel, ranked, roof=roof_of(kernel), situation=situation)
-    if not any(one.is_worth_it for one in ranked if not one.is_apart):
+    if not advice.that_keep_it:
         advice.reason, advice.says = _why_none(kernel, advice.roof)
-    advice.together = _best_two(kernel, ranked, known)
+    advice.together = _best_two(kernel, advice.that_keep_it, known)
     return advice
 
 
@@ -189,18 +206,19 @@ def _why_none(kernel: MeasuredKernel, roof: str) -> tuple[str, str]:
     """Why no lever that keeps the kernel counts, as an id and in a sentence."""
     name, share = kernel.bound
     if roof:
-        return AT_A_ROOF, f"{roof} is busy for {share:.0%} of the time: {resources()[name]['less']} is what is left"
+        less = resources()[name]["less"]
+        return AT_A_ROOF, f"at the roof of {roof}, busy for {percent(share)} of the time: {less} would save time"
     if len(kernel.busy) < ENOUGH_RESOURCES:
         return (
             NOT_COLLECTED,
-            "how busy the units are was not collected: ncu --set full tells, or --section SpeedOfLight",
+            "utilisations were not collected: ncu --set full, or --section SpeedOfLight, collects them",
         )
-    return NOTHING, f"{resources()[name]['title']} is busiest, for {share:.0%} of the time, and no lever is seen"
+    return NOTHING, f"{resources()[name]['title']} is busiest, for {percent(share)} of the time, and no lever is seen"
 
 
 def _best_two(kernel: MeasuredKernel, ranked: Sequence[LeverAdvice], known: str) -> Together | None:
-    """What the two levers that keep the kernel and save most bring together; None without two."""
-    best = [one for one in ranked if one.is_worth_it and not one.is_apart][:2]
+    """What the first two levers bring together; None without two."""
+    best = ranked[:2]
     if len(best) < 2:
         return None
     effects: list[Effect] = [one.pulled.effect for one in best]
@@ -296,11 +314,7 @@ def _of_lever(lever: LeverAdvice, total_ns: float, run_ns: float) -> dict[str, A
         "saves_low_ns": low * total_ns,
         "saves_high_ns": high * total_ns,
         "share_of_run": middle * total_ns / run_ns if run_ns else None,
-        "evidence": [
-            {"quantity": each.quantity, "value": each.value, "unit": each.unit, "metrics": list(each.metrics)}
-            for each in lever.pulled.evidence
-            if not math.isnan(each.value)
-        ],
+        "evidence": [asdict(each) for each in lever.evidence],
         "remedy": told["remedy"],
         "basis": lever.basis,
         "confidence": asdict(sure) if sure is not None else None,

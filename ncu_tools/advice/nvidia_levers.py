@@ -13,6 +13,7 @@ import pyarrow as pa
 from ncu_launch.files.toml_tables import table_beside
 
 from ncu_tools.advice.advise import Advice, KernelAdvice, LeverAdvice
+from ncu_tools.advice.lever_sentences import interval
 from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums
 
 WORTH_ANSWERING = 10.0
@@ -29,6 +30,18 @@ class AnsweredRule:
     outcome: str
     lever: LeverAdvice | None
     says: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """Ours to the rule: a lever with its saving, or why none counts."""
+        if self.outcome == SILENT:
+            return "ours is silent"
+        if self.lever is None:
+            return f"ours: {self.says}"
+        if self.outcome == NOTHING:
+            return f"ours: {self.lever.lever} brings nothing, as {self.says}"
+        first = "ours instead" if self.outcome == INSTEAD else "ours"
+        return f"{first}: {self.lever.lever} {interval(self.lever.saves)}"
 
 
 @cache

@@ -138,7 +138,7 @@ class KernelChangeAdvice:
     @property
     def next(self) -> LeverAdvice | None:
         """The lever that saves most of the new version; None where none counts."""
-        return next((one for one in self.new.levers if one.is_worth_it and not one.is_apart), None)
+        return next(iter(self.new.that_keep_it), None)
 
     def is_as_said(self, one: PulledLever) -> bool | None:
         """Whether what came lies in the interval of a lever; None where the old advice did not name it."""

@@ -70,7 +70,7 @@ def test_a_rule_with_its_quantity_is_two_files_and_names_a_cause_with_its_cost(
     assert toys
     assert all(0 < toy["cost"] <= 1 for toy in toys)
     assert all(toy["evidence"][0]["quantity"] == "toy" for toy in toys)
-    assert "toy: a share of" in copy.printed("hotspots", REPORT, "--diagnose", "--wide")
+    assert "toy: a share of" in copy.printed("kernel", REPORT)
     assert "toy" in copy.printed("kernel", REPORT, "--explain", "toy")
     assert_names_exactly("a cause that `--diagnose` names", copy, instead={"sums.py", "derived.py"} - {file})
 

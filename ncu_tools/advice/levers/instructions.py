@@ -47,10 +47,6 @@ def contract_and_fast_math(one: Situation) -> Pulled | None:
     """Divisions and roots in full precision, multiplications and additions apart."""
     told = constants()["fast_math"]
     removable = one.slow_share + one.contractible if one.code is not None else one.contractible
-    if one.code is None and one.busy("fp64") > told["fp64_busy"]:
-        removable = max(removable, told["unknown_fp64"])
-    if math.isnan(removable):
-        return None
     evidence = one.told(
         "instructions of divisions and roots, and pairs to contract",
         removable,
@@ -59,6 +55,11 @@ def contract_and_fast_math(one: Situation) -> Pulled | None:
         "fmul",
         "dmul",
     )
+    if one.code is None and one.busy("fp64") > told["fp64_busy"] and not removable > told["unknown_fp64"]:
+        removable = told["unknown_fp64"]
+        evidence = one.told("FP64 pipe busy", one.busy("fp64"), "fraction", "fp64")
+    if math.isnan(removable):
+        return None
     if removable < told["least"]:
         return nothing("few divisions, roots or pairs to contract", evidence)
     left = keeps(removable, told["strength"])

@@ -87,10 +87,12 @@ def constant_memory(one: Situation) -> Pulled | None:
                 else None
             )
         of_loads, beside = told["unknown_share"], 0.25
+        sectors = one.sectors_per("load")
+        evidence = one.told("sectors of a load", sectors, "sector", "sectors_per_load", "load_sectors", "load_requests")
     else:
         of_loads = one.code.uniform_loads / one.code.global_loads
         beside = one.code.share("integer", "move")
-    evidence = one.told("global loads of one address for a warp", of_loads, "fraction", "load_requests")
+        evidence = one.told("global loads of one address for a warp", of_loads, "fraction", "instructions")
     if of_loads < 0.1:
         return nothing("few loads have one address for a warp", evidence)
     weight = told["in_products"] if one.is_gemm else 1.0

@@ -8,6 +8,7 @@ from ncu_tools.advice.levers.lever import Pulled, falls_by, lever, nothing, shar
 from ncu_tools.advice.situation.constants import constants
 from ncu_tools.advice.situation.kernel_situation import WARP, Situation
 from ncu_tools.advice.situation.model import Effect, Left
+from ncu_tools.numbers.number_format import percent
 
 
 def is_contended(one: Situation) -> bool:
@@ -132,7 +133,7 @@ def occupancy(one: Situation) -> Pulled | None:
             return Pulled(Effect({}, Left(*told["fewer_registers"])), evidence)
         return nothing("the grid has no more warps than are on the SMs", *evidence)
     if one.bound > told["busy_enough"]:
-        return nothing(f"{one.bound_title} is busy for {one.bound:.0%} of the time all the same", *evidence)
+        return nothing(f"{one.bound_title} is busy for {percent(one.bound)} of the time all the same", *evidence)
     work = {name: Left(1.0, 1.0, told["issue"]) for name in ("issue", "alu", "fma")}
     return Pulled(Effect(work, falls_by(min(1 / most, told["most_gain"]), told["waiting"])), evidence)
 
@@ -148,7 +149,7 @@ def more_in_flight(one: Situation) -> Pulled | None:
         else [one.told("time that a warp waits for results", share(waits), "fraction", "stalls")]
     )
     if one.bound > told["busy_enough"]:
-        return nothing(f"{one.bound_title} is busy for {one.bound:.0%} of the time", *evidence)
+        return nothing(f"{one.bound_title} is busy for {percent(one.bound)} of the time", *evidence)
     if is_contended(one):
         return nothing("warps wait for one another", *evidence)
     if math.isnan(one.bound) and math.isnan(waits):

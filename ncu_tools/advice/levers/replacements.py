@@ -20,7 +20,7 @@ def fuse(one: Situation) -> Pulled | None:
     time = one.kernel.time_ns
     if time < told["short_ns"]:
         floor = min(1.0, constants()["model"]["floor_ns"] / time)
-        evidence = one.told("time of a launch without work, of this one's", floor, "fraction", "launch_ns")
+        evidence = one.told("time of a launch", time, "ns", "launch_ns")
         return Pulled(Effect(time=Left(*(1 - floor * part for part in told["of_floor"])), has_floor=False), [evidence])
     memory = max((one.busy(name) for name in ("dram", "l2", "memory") if one.busy(name) >= 0), default=math.nan)
     if not memory > told["busy"] or one.is_gemm:

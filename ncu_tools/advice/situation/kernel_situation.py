@@ -64,7 +64,7 @@ class Situation:
 
     def told(self, title: str, value: float, unit: str, *names: str) -> LeverEvidence:
         """A number as evidence, with the metrics behind the quantities and resources of these names."""
-        behind = [metric for name in names for metric in self.kernel.metrics.get(name, ())]
+        behind = [metric for name in names if self.kernel.has(name) for metric in self.kernel.metrics.get(name, ())]
         return LeverEvidence(title, value, unit, list(dict.fromkeys(behind)))
 
     @property
@@ -148,7 +148,7 @@ class Situation:
             return theoretical / ideal, ("theoretical_sectors", "ideal_sectors", "excessive_sectors")
         by_rule = self.get("excessive_sectors by rule")
         if 0 < by_rule < 1:
-            return 1 / (1 - by_rule), ()
+            return 1 / (1 - by_rule), ("excessive_sectors by rule",)
         found = [
             one for one in (self._excess_of("load", self.load_width), self._excess_of("store", self.store_width)) if one
         ]
@@ -250,7 +250,7 @@ class Situation:
         by_rule, passes = self.get("conflicts by rule"), self.passes_per_request
         if math.isnan(by_rule) and self.uses_shared_memory and passes > constants()["coalesce"]["many_passes"]:
             return 1 - 2 / passes, ("wavefronts_busy", "requests_busy")
-        return by_rule, ()
+        return by_rule, ("conflicts by rule",)
 
     @cached_property
     def dram_excess(self) -> float:

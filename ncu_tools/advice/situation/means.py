@@ -19,8 +19,8 @@ SIZES_APART, TIMES_APART = 1.1, 1.6
 Groups = npt.NDArray[np.int64]
 
 
-def grouped(launches: pa.Table) -> Groups:
-    """The group of each launch, numbered from 0: one per name, device, block, and about the same grid and time.
+def grouped(launches: pa.Table, rows: Groups) -> Groups:
+    """The group of each launch, numbered from 0: one per row, name, device, block, and about the same grid and time.
 
     A kernel that is called with the same grid but different work, whose times fall into groups far apart, has a group
     for each: advice on one of them is none on another.
@@ -28,7 +28,8 @@ def grouped(launches: pa.Table) -> Groups:
     names, _ = tables.codes(launches, "kernel_name")
     grids, shapes = tables.list_codes(launches, "grid")
     sizes = np.array([float(np.prod(shape)) if shape else 1.0 for shape in shapes])[grids]
-    keys = np.stack([names.astype(np.int64), tables.list_codes(launches, "block")[0], device_titles(launches)[0]], 1)
+    blocks, devices = tables.list_codes(launches, "block")[0], device_titles(launches)[0]
+    keys = np.stack([rows, names.astype(np.int64), blocks, devices], 1)
     groups = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
     groups = _split(groups, np.maximum(sizes, 1.0), SIZES_APART)
     groups = _split(groups, tables.floats(launches, "duration_ns"), TIMES_APART)

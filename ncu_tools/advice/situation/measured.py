@@ -14,9 +14,9 @@ from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.advice.situation.means import KernelMeans, grouped
+from ncu_tools.advice.situation.means import Groups, KernelMeans, grouped
 from ncu_tools.advice.situation.utilisation import Sources, busy_shares, stall_shares
-from ncu_tools.kernels.diagnosis.rule_texts import printed_numbers
+from ncu_tools.kernels.diagnosis.rule_texts import printed_numbers, rule_behind
 from ncu_tools.kernels.diagnosis.sums import launch_quantities
 
 
@@ -26,7 +26,8 @@ class MeasuredKernel:
 
     `numbers` are quantities by name, `busy` the share of the time that a resource is busy on the SMs that have work
     (0 to 1), `stalls` the share of a warp's time by reason. What was not collected is missing from all three.
-    `metrics` are those that a quantity, a resource or "stalls" comes from.
+    `metrics` are those that a quantity, a resource or "stalls" comes from. `row` is the number of the row that its
+    launches are of, where these were told apart by rows.
     """
 
     name: str
@@ -40,6 +41,7 @@ class MeasuredKernel:
     busy: dict[str, float] = field(default_factory=dict)
     stalls: dict[str, float] = field(default_factory=dict)
     metrics: Sources = field(default_factory=dict)
+    row: int = 0
 
     @property
     def total_ns(self) -> float:
@@ -49,6 +51,10 @@ class MeasuredKernel:
     def get(self, name: str, otherwise: float = math.nan) -> float:
         """A quantity by name; `otherwise` where it is not known."""
         return self.numbers.get(name, otherwise)
+
+    def has(self, name: str) -> bool:
+        """True if a quantity, a resource or, as "stalls", some stall is known of this kernel."""
+        return name in self.numbers or name in self.busy or (name == "stalls" and bool(self.stalls))
 
     @cached_property
     def bound(self) -> tuple[str, float]:
@@ -60,25 +66,30 @@ class MeasuredKernel:
         return min(1.0, sum(self.stalls.get(one, 0.0) for one in reasons)) if self.stalls else math.nan
 
 
-def measured_kernels(launches: pa.Table) -> list[MeasuredKernel]:
-    """Every kernel of the launches, the one with most time first. Launches that failed or have no time are left out."""
+def measured_kernels(launches: pa.Table, rows: Groups | None = None) -> list[MeasuredKernel]:
+    """Every kernel of the launches, the one with most time first. Launches that failed or have no time are left out.
+
+    Launches of different `rows`, an index for each, are different kernels.
+    """
     times = tables.floats(launches, "duration_ns")
     ran = (tables.or_zero(tables.floats(launches, "failed")) == 0) & (times > 0) & (times < math.inf)
-    launches = launches if ran.all() else arrays.kept(launches, ran)
+    rows = np.zeros(len(launches), np.int64) if rows is None else rows
+    if not ran.all():
+        launches, rows = arrays.kept(launches, ran), rows[ran]
     if not len(launches):
         return []
     with np.errstate(all="ignore"):  # of damaged reports, whose numbers are left out below
-        return _measured(launches)
+        return _measured(launches, rows)
 
 
-def _measured(launches: pa.Table) -> list[MeasuredKernel]:
-    means = KernelMeans(launches, grouped(launches))
-    kernels = _described(launches, means)
+def _measured(launches: pa.Table, rows: Groups) -> list[MeasuredKernel]:
+    means = KernelMeans(launches, grouped(launches, rows))
+    kernels = _described(launches, means, rows)
     _fill(means, kernels)
     return sorted(kernels, key=lambda one: -one.total_ns)
 
 
-def _described(launches: pa.Table, means: KernelMeans) -> list[MeasuredKernel]:
+def _described(launches: pa.Table, means: KernelMeans, rows: Groups) -> list[MeasuredKernel]:
     """The kernels of the groups, each as its first launch names it."""
     firsts = np.unique(means.groups, return_index=True)[1].tolist()
     texts = {name: tables.words(launches, name) for name in ("kernel_name", "device_name", "compute_capability")}
@@ -93,6 +104,7 @@ def _described(launches: pa.Table, means: KernelMeans) -> list[MeasuredKernel]:
             block=shapes["block"][1][shapes["block"][0][first]],
             launches=max(1, round(count)),
             time_ns=time / max(1, round(count)),
+            row=int(rows[first]),
         )
         for first, count, time in zip(firsts, counts, times, strict=True)
     ]
@@ -143,8 +155,9 @@ def _numbers(means: KernelMeans) -> tuple[dict[str, Floats], dict[str, tuple[str
     for name, values in launch_quantities(means.table, by_rules).items():
         found[name] = means.mean(values)
     for name, values in by_rules.items():
-        found[f"{name} by rule"] = means.mean(values)
-    sources |= LAUNCH_SOURCES
+        found[f"{name} by rule"], sources[f"{name} by rule"] = means.mean(values), (rule_behind(name),)
+    for name, metrics in LAUNCH_SOURCES.items():
+        sources[name] = tuple(one for metric in metrics for one in means.metrics.behind(metric))
     return found, sources
 
 

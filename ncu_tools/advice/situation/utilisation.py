@@ -34,6 +34,16 @@ def resources() -> Mapping[str, Mapping[str, Any]]:
     return table_beside(__file__, "resources")
 
 
+@cache
+def metrics_of_resources() -> frozenset[str]:
+    """Every metric that shares of resources and stalls are taken from."""
+    counters = [one for told in resources().values() for one in (*told["elapsed"], told.get("throughput"))]
+    shares = (f"{one}.avg.{form}" for one in counters if one for form in (ELAPSED, ACTIVE))
+    stalls = (pattern.format(_written(one, pattern)) for pattern in (STALLED, STALLED_SHARE, SAMPLED) for one in STALLS)
+    operations = (OPERATIONS.format(one) for one in ("dfma", "ffma"))
+    return frozenset((*shares, *stalls, *operations))
+
+
 def busy_shares(means: KernelMeans, numbers: Mapping[str, Floats]) -> tuple[dict[str, Floats], Sources]:
     """The share of the elapsed time that each resource is busy, on the SMs that have work; and the metrics behind it.
 

@@ -50,7 +50,6 @@ SHOWN = (
     *columns("kernel"), column("advice.title", kind="text"),
     *columns("saves_share saves_low saves_high saves_ns share_of_run remedy"),
 )  # fmt: skip
-OF_INSTRUCTIONS = frozenset({"inst_executed", "samples", "l2_sectors", "avg_threads"})
 
 Row = dict[str, Any]
 
@@ -167,19 +166,10 @@ def _kind_of(launches: pa.Table) -> str:
 
 def _of_counters(run: str, loaded: Run, reading: Callable[[Source], None]) -> Advice:
     """Levers of kernels that ncu counted, with the instructions that the run holds."""
-    from ncu_launch.errors import NcuBenchError
-
     from ncu_tools.advice.advise import advise
-    from ncu_tools.kernels.source.inside_of_run import PER_INSTRUCTION, has_instructions
-    from ncu_tools.kernels.source.load_instructions import load_instructions
+    from ncu_tools.advice.code_of_run import instructions_for_levers
 
-    instructions, notes = None, list[str]()
-    names = [name for name in loaded.table.column_names if name in PER_INSTRUCTION]
-    try:
-        if has_instructions(run, names):
-            instructions = load_instructions(run, reading, OF_INSTRUCTIONS).table
-    except NcuBenchError as error:
-        notes.append(f"without the code of kernels: {error.what}")
+    instructions, notes = instructions_for_levers(run, loaded.table.column_names, reading)
     advice = advise(loaded.table, instructions)
     advice.notes += notes
     return advice
@@ -296,14 +286,15 @@ def _extra(advice: Advice) -> Row:
 
 def _together(advice: Advice) -> list[str]:
     """The sentence on two levers together, of the kernel with most time that has two."""
-    from ncu_parsers.schema.tables import short_name
+    from ncu_tools.advice.lever_sentences import interval
+    from ncu_tools.kernels.names.readable_names import readable_name
+    from ncu_tools.report.table import printable
 
     one = next((one for one in advice.kernels if one.together is not None), None)
     if one is None or one.together is None:
         return []
-    low, middle, high = (100 * share for share in one.together.saves)
-    both, kernel = " and ".join(one.together.levers), short_name(one.kernel.name)
-    return [f"Together, {both} save {low:.0f} to {high:.0f} % of {kernel}, likely {middle:.0f} %: not their sum."]
+    both, kernel = " and ".join(one.together.levers), printable(readable_name(one.kernel.name))
+    return [f"Together, {both} save {interval(one.together.saves, f' of {kernel}')}: not their sum."]
 
 
 def _show_text(

@@ -59,7 +59,7 @@ def command(
 ) -> None:
     """Say what a reader must know of a run first, in few words: for programs, assistants and pull requests.
 
-    What the run is and under which conditions, its sums, the kernels of the most time with bound, headroom, cause and
+    What the run is and under which conditions, its sums, the kernels of the most time with bound, headroom, levers and
     evidence, which of NVIDIA's rules agree, what was not collected, and what to type next. The most important is told
     first if the budget is small; a statement is told whole or left out, and the last line says what was. Keys of
     kernels (k and ten digits) are taken by --id of every command that selects kernels.
@@ -101,14 +101,18 @@ def command(
 
 
 def _of_run(run: str, budget: int, machine: Machine | None, reading: Callable[[Source], None]) -> Digest:
+    from ncu_tools.advice.code_of_run import instructions_for_levers
     from ncu_tools.report.digest.run_digest import run_digest
     from ncu_tools.runs.loading import load
     from ncu_tools.timeline.headline import timeline_of
 
     loaded = load(run, reading=reading)
+    code, notes = instructions_for_levers(run, loaded.table.column_names, reading)
+    loaded.notes += notes
     return run_digest(
-        loaded, budget, machine=machine, manifest=manifest_of(run), timeline=timeline_of(run, loaded.table)
-    )
+        loaded, budget, machine=machine, manifest=manifest_of(run), timeline=timeline_of(run, loaded.table),
+        instructions=code,
+    )  # fmt: skip
 
 
 def _of_kernel(
@@ -119,7 +123,9 @@ def _of_kernel(
     machine: Machine | None,
     reading: Callable[[Source], None],
 ) -> Digest:
-    from ncu_tools.cli.tables.advice.levers_of_kernel import advice_on_view, levers_in_words
+    from ncu_tools.advice.advise import Advice
+    from ncu_tools.advice.nvidia_levers import answered_rules
+    from ncu_tools.cli.tables.advice.levers_of_kernel import advice_on_view
     from ncu_tools.kernels.view.kernel_view import kernel_view
     from ncu_tools.kernels.view.places import hottest_places, instructions_of
     from ncu_tools.report.digest.kernel_digest import kernel_digest
@@ -129,8 +135,9 @@ def _of_kernel(
     view = kernel_view(loaded.table, _wanted(loaded, patterns, identity), None, machine, alike=True)
     instructions = instructions_of(run, loaded.table.column_names, reading)
     view.places = hottest_places(instructions, view, None)
-    levers = levers_in_words(advice_on_view(view, loaded.table, instructions))
-    return kernel_digest(view, run, budget, loaded.notes, levers)
+    advice = advice_on_view(view, loaded.table, instructions)
+    answered = answered_rules(loaded.table, Advice([advice], advice.kernel.total_ns)) if advice is not None else []
+    return kernel_digest(view, run, budget, loaded.notes, advice, answered)
 
 
 def _of_change(

@@ -21,6 +21,7 @@ from ncu_tools.cli.options import (
     inductor_option,
     machine_option,
     options_in,
+    progress,
     rows_shown,
     settings_options,
     show,
@@ -46,10 +47,9 @@ from ncu_tools.report.table import Column, Table, columns_of_arguments
 if TYPE_CHECKING:
     from ncu_parsers.sources.settings import Settings
 
+    from ncu_tools.advice.advise import KernelAdvice
     from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
-    from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
-    from ncu_tools.kernels.kernel_row import Hotspot, Hotspots
+    from ncu_tools.kernels.kernel_row import Hotspot
     from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
 
@@ -103,7 +103,7 @@ class AskedTable:
 @top_option("kernels")
 @machine_option
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
-@click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
+@click.option("--diagnose", is_flag=True, help="Say of each kernel which levers save time, and how much.")
 @columns_option
 @settings_options
 @inductor_option
@@ -129,9 +129,9 @@ def command(
     RUN is a report of ncu (.ncu-rep, CSV, text), a Parquet file or a dataset made by parse, also behind a URL, a folder
     of reports, or - for standard input. Text shows the columns that there is room for; --wide, CSV and JSON have all.
     Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
-    With --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each cause
-    with its evidence: the numbers, their units and the metrics they come from. --columns takes metrics by full name,
-    short names such as occupancy, l1_hit or top_stall, and sets of these such as memory.
+    With --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each lever
+    and each cause with its evidence: the numbers, their units and the metrics they come from. --columns takes metrics
+    by full name, short names such as occupancy, l1_hit or top_stall, and sets of these such as memory.
 
     \b
     Example:
@@ -144,6 +144,7 @@ def command(
       ncu-bench hotspots report.ncu-rep --columns memory --format csv
       ncu-bench hotspots s3://bucket/fleet --dask tcp://scheduler:8786
     """
+    from ncu_tools.kernels.kernel_cache import hotspots_of
     from ncu_tools.kernels.kernel_row import GROUPS
 
     require_no_dask(only, dask)
@@ -156,8 +157,11 @@ def command(
             from ncu_tools.runs.loading import with_compiled_lines
 
             found_runs = with_compiled_lines(found_runs, inductor)
-        result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
+        result = hotspots_of(found_runs, machine, by=order, group=group)
         chosen = _chosen_columns(found_runs, asked.columns, group)
+        shown, for_machines = result.rows[:top], output_format in MACHINE_FORMATS
+        advice, why_not = _advice(found_runs, shown, group, runs) if asked.diagnose else ({}, [])
+        causes = _causes(found_runs, shown, group) if asked.diagnose and for_machines else {}
     if asked.units or asked.diagnose or asked.columns:
         require_one_point(runs, result)
     head = head_of_kernels(runs, result, only, group)
@@ -166,12 +170,8 @@ def command(
         *hidden_kernels(result.rows, top, noun=GROUPS[group]),
         *result.notes,
     ]
-    shown = result.rows[:top]
-    found, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
     notes += why_not
-    rows = [
-        {**_varied(row), **asdict(row), "diagnosis": found[row.key].text if row.key in found else None} for row in shown
-    ]
+    rows = [{**_varied(row), **asdict(row), "diagnosis": _sentence(row, group, advice.get(row.key))} for row in shown]
     columns: Sequence[Column] = [
         one
         for one in _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
@@ -182,11 +182,18 @@ def command(
     for row in rows:
         row["kernel_id"] = _id_of(row, group)
     table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
-    if asked.diagnose:
+    if asked.diagnose and for_machines:
+        from ncu_tools.advice.lever_sentences import rows_of_levers
+
         table.extra["diagnoses"] = [
-            {"kernel": row.kernel, "device": row.device, **found[row.key].as_json()}
+            {
+                "kernel": row.kernel,
+                "device": row.device,
+                **causes[row.key],
+                "levers": rows_of_levers(advice.get(row.key)),
+            }
             for row in shown
-            if row.key in found
+            if row.key in causes
         ]
     if inductor and group not in ("operator", LOCATION):
         from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources  # slow to import
@@ -251,18 +258,16 @@ def _chosen_columns(found: Run, wanted: Sequence[str], group: str) -> MetricColu
     return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
 
 
-def _kernels(
-    found: Run, machine: Machine | None, order: str, group: str, *, diagnose: bool
-) -> tuple[Hotspots, DiagnosisSums | None]:
-    """The kernels of the runs; with `diagnose` also its sums."""
-    from ncu_tools.kernels.kernel_cache import hotspots_of
+def _sentence(row: Hotspot, group: str, advice: KernelAdvice | None) -> str | None:
+    """The levers of a row in words, after the kernel's name if the row has another; None without advice."""
+    from ncu_tools.advice.lever_sentences import advice_in_words
+    from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
+    from ncu_tools.kernels.names.readable_names import readable_name
 
-    result = hotspots_of(found, machine, by=order, group=group)
-    if not diagnose:
-        return result, None
-    from ncu_tools.kernels.diagnosis.sums import sums_to_diagnose
-
-    return result, sums_to_diagnose(found, group)
+    if advice is None:
+        return None
+    name = "" if group in NAMES_OF_KERNELS else f"{readable_name(advice.kernel.name)}: "
+    return name + advice_in_words(advice)
 
 
 def _unused(rows: Sequence[Hotspot]) -> set[str]:
@@ -277,12 +282,27 @@ def _unused(rows: Sequence[Hotspot]) -> set[str]:
     return unused | ({"dram_bytes", "dram_bytes_per_s"} if estimated and not counted else set())
 
 
-def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, Diagnosis], list[str]]:
-    """The diagnoses of the kernels by their keys, and notes on kernels without one."""
-    from ncu_tools.kernels.diagnosis.diagnose import diagnoses_of, undiagnosed
+def _advice(
+    found: Run, kernels: list[Hotspot], group: str, runs: Sequence[str]
+) -> tuple[dict[str, KernelAdvice], list[str]]:
+    """The advice on kernels by their keys, with the code that a single run has; and notes on kernels without advice."""
+    from ncu_tools.advice.advice_on_rows import heaviest_kernels, without_advice
+    from ncu_tools.advice.code_of_run import instructions_for_levers
 
-    found = diagnoses_of(sums, kernels)
-    return found, undiagnosed(sums, kernels, found)
+    with progress("Reading") as reading:
+        heaviest = heaviest_kernels(found, group)
+        code, notes = instructions_for_levers(runs[0], heaviest.columns, reading) if len(runs) == 1 else (None, [])
+    advice = heaviest.advice(kernels, code)
+    return advice, [*without_advice(kernels, advice), *notes]
+
+
+def _causes(found: Run, kernels: list[Hotspot], group: str) -> dict[str, dict[str, Any]]:
+    """The causes of kernels by their keys, as in JSON."""
+    from ncu_tools.kernels.diagnosis.diagnose import diagnoses_of
+    from ncu_tools.kernels.diagnosis.sums import sums_to_diagnose
+
+    found_of = diagnoses_of(sums_to_diagnose(found, group), kernels)
+    return {key: one.as_json() for key, one in found_of.items()}
 
 
 def _by_unit(

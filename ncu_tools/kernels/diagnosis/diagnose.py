@@ -30,7 +30,6 @@ from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, failing, 
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.diagnosis.wording import SentenceValues, leaves_no_more, percent
 from ncu_tools.kernels.kernel_row import NEAR_ITS_LIMIT, Hotspot
-from ncu_tools.numbers.number_format import counted
 
 WITHOUT_CEILING = "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one"
 WITHOUT_ITS_PART = (
@@ -121,11 +120,6 @@ class Diagnosis:
         if self.collect:
             parts.append(f"{', '.join(self.collect)} would say more")
         return "; ".join(parts)
-
-    @property
-    def first(self) -> str:
-        """The most expensive cause, with its share; if none fits, the busiest resource; "" if none is known."""
-        return self.causes[0].text if self.causes else "; ".join(self._unexplained() if self.busiest else ())
 
     @property
     def bound(self) -> str:
@@ -260,23 +254,6 @@ def _known(
     known["busiest"] = busy[0].share if busy else math.nan
     known["shared_busy"] = shared.share if shared is not None else math.nan
     return known, standing_on, busy, beyond
-
-
-def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, Diagnosis]) -> list[str]:
-    """Notes on the kernels without a diagnosis, by reason."""
-    silent = [kernel for kernel in kernels if kernel.key not in found]
-    failed = [kernel for kernel in silent if not kernel.launches]
-    ran = [kernel for kernel in silent if kernel.launches]
-    uncounted = [kernel for kernel in ran if not sums.is_of_ncu(sums.number(kernel.key))]
-    reasons = {
-        "all of their launches failed": len(failed),
-        "their launches have no counters of ncu, which is what a diagnosis looks at": len(uncounted),
-        "no collected metric points to a cause, and how near they are to a ceiling is not known": len(ran)
-        - len(uncounted),
-    }
-    return [
-        f"no diagnosis of {counted(count, 'kernel', 'kernels')}: {reason}" for reason, count in reasons.items() if count
-    ]
 
 
 class _Tried:

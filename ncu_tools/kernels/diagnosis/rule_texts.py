@@ -49,8 +49,17 @@ def completed(collected: Known) -> tuple[dict[str, float], dict[str, str]]:
             quantity, printed = name.removesuffix(BY_RULE), collected[name]
             if not math.isnan(printed) and (math.isnan(known.get(quantity, math.nan)) or known[quantity] == printed):
                 known[quantity] = printed
-                standing_on |= dict.fromkeys(entry["gives"], f"NVIDIA's rule {entry['rule']}")
+                standing_on |= dict.fromkeys(entry["gives"], _told_by(entry))
     return known, standing_on
+
+
+def rule_behind(quantity: str) -> str:
+    """The rule whose text prints a quantity; "" if none does."""
+    return next((_told_by(entry) for entry in facts()["rule_text"] if _gives(entry, quantity)), "")
+
+
+def _told_by(entry: Mapping[str, Any]) -> str:
+    return f"NVIDIA's rule {entry['rule']}"
 
 
 def _gives(entry: Mapping[str, Any], quantity: str) -> bool:

@@ -15,6 +15,7 @@ from ncu_parsers.ncu.session_and_source_pages import opens_source_page
 from ncu_tools.kernels.source.source_text import SourceText, source_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries
     from ncu_parsers.sources.sources import Source
 
@@ -45,6 +46,11 @@ class Inside:
     instructions: RunInstructions | None = None
     series: list[TimeSeries] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def table_of_instructions(self) -> pa.Table | None:
+        """The instructions as a table; None where the run has none."""
+        return None if self.instructions is None else self.instructions.table
 
     def source_text(self, root: Path | None) -> SourceText:
         """The text of the instructions' source files: from the reports, else from below `root`."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
+from ncu_tools.advice.advise import KernelAdvice
+from ncu_tools.advice.nvidia_levers import AnsweredRule
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import KernelView
 from ncu_tools.kernels.view.part_rows import FULL_NAME, PARTS, rows_of_part
 from ncu_tools.numbers.number_format import counted, duration, percent
-from ncu_tools.report.digest.run_digest import cause_statement, noted, rule_statements
+from ncu_tools.report.digest.run_digest import cause_statements, lever_statements, noted, rule_statements
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
 from ncu_tools.report.table import printable
 
@@ -20,19 +22,23 @@ WEIGHTS = {"limits": 85.0, "occupancy": 78.0, "scheduler": 80.0, "memory": 72.0,
 
 
 def kernel_digest(
-    view: KernelView, run: str, budget: int, notes: Sequence[str] = (), levers: Sequence[str] = ()
+    view: KernelView,
+    run: str,
+    budget: int,
+    notes: Sequence[str] = (),
+    advice: KernelAdvice | None = None,
+    answered: Sequence[AnsweredRule] = (),
 ) -> Digest:
     """The most important facts on one kernel of the run at path `run`, in at most `budget` tokens.
 
-    `levers` are sentences on what can be done about its time.
+    `advice` says what can be done about its time, `answered` what of that NVIDIA's rules ask for.
     """
-    key = kernel_id(view.kernel_name)
-    advice = [Statement("kernel", one, 97.0, about=key, kernel_id=key, kind="cause") for one in levers]
-    statements = [*_kernel(view), *advice, *_parts(view), *noted(notes), *_missing(view), *_next(view, run)]
+    levers = lever_statements(advice, kernel_id(view.kernel_name), 97.0, "kernel")
+    statements = [*_kernel(view, answered), *levers, *_parts(view), *noted(notes), *_missing(view), *_next(view, run)]
     return fitted(f"Digest of {quoted(readable_name(view.kernel_name))} in {printable(run)}", statements, budget)
 
 
-def _kernel(view: KernelView) -> Iterator[Statement]:
+def _kernel(view: KernelView, answered: Sequence[AnsweredRule]) -> Iterator[Statement]:
     row, key = view.hotspot, kernel_id(view.kernel_name)
     share = "" if row.time_share is None else f", {percent(row.time_share)} of the run's time"
     time = "time not known" if row.time_mean_ns is None else f"{duration(row.time_mean_ns)} on average"
@@ -43,12 +49,8 @@ def _kernel(view: KernelView) -> Iterator[Statement]:
               "time_share": row.time_share, "bound": row.bound, "bound_fraction": row.bound_fraction,
               "headroom_ns": row.headroom_ns}  # fmt: skip
     yield Statement("kernel", text, 100.0, key=key, kernel_id=key, values=values)
-    ours = view.diagnosis
-    for place, cause in enumerate(ours.causes if ours else ()):
-        yield cause_statement(cause, key, 95.0 - 4.0 * place, "kernel")
-    if ours and not ours.causes and ours.busiest is not None:
-        yield Statement("kernel", f"cause: {ours.unexplained}", 95.0, about=key, kernel_id=key, kind="cause")
-    yield from rule_statements(view.rules, key, 90.0, "kernel")
+    yield from cause_statements(view.diagnosis, key, 95.0, "kernel")
+    yield from rule_statements(view.rules, answered, key, 90.0, "kernel")
 
 
 def _parts(view: KernelView) -> Iterator[Statement]:

@@ -1,10 +1,10 @@
-"""The digest of a run: identity, sums, kernels by time with bound, cause and rules, and missing data."""
+"""The digest of a run: identity, sums, kernels by time with bound, levers and rules, and missing data."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,14 @@ import pyarrow as pa
 from ncu_launch.files.manifest import Manifest
 from ncu_parsers.schema import arrays, tables
 
+from ncu_tools.advice.advice_on_rows import advice_on_rows
+from ncu_tools.advice.advise import Advice, KernelAdvice
+from ncu_tools.advice.lever_sentences import first_of_run, rows_of_levers, sentence_on
+from ncu_tools.advice.next_metrics import in_a_sentence, next_metrics
+from ncu_tools.advice.nvidia_levers import AnsweredRule, answered_rules
 from ncu_tools.ceilings.ceilings import ceilings_of, unit_title
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.compare.run_conditions import conditions_of_run
-from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
 from ncu_tools.kernels.grouping import launches_of
 from ncu_tools.kernels.hotspots import hotspots
@@ -24,8 +28,7 @@ from ncu_tools.kernels.kernel_row import Hotspot, run_total
 from ncu_tools.kernels.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.source.inside_of_run import has_instructions
-from ncu_tools.kernels.source.source_text import COLLECT
-from ncu_tools.kernels.view.kernel_view import RuleResult, has_counters, view_of
+from ncu_tools.kernels.view.kernel_view import RuleResult, has_counters, rule_results
 from ncu_tools.kernels.view.nvidia_rules import INFORMATION, first_sentence
 from ncu_tools.numbers.number_format import FORMATS, counted, duration, percent, scaled
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted_names
@@ -37,16 +40,12 @@ from ncu_tools.timeline.timeline import Timeline
 
 KERNELS_TOLD = 20
 VIEWED = 5
-"""Kernels whose causes and rules are included: those with the most time."""
+"""Kernels whose levers, causes and rules are included: those with the most time."""
 CAUSES_TOLD, RULES_TOLD = 3, 3
 NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
 """Conditions that appear elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
 GPUS_TOLD, WAITS_TOLD = 2, 3
 """Most GPUs of a recording in the digest, and for each the most long waits for the host, and calls that wait."""
-SAYS_OF_RULES = {
-    AGREED: "and this agrees", FINER: "and this is finer", SILENT: "and this says nothing of it",
-    WITH_REASON: "and this contradicts it", WITHOUT: "and this contradicts it without a reason",
-}  # fmt: skip
 
 
 def run_digest(
@@ -56,25 +55,27 @@ def run_digest(
     machine: Machine | None = None,
     manifest: Manifest | None = None,
     timeline: Timeline | None = None,
+    instructions: pa.Table | None = None,
 ) -> Digest:
     """The most important facts on a run, in at most `budget` tokens.
 
     Ceilings that the report lacks come from `machine`; `manifest` belongs to the run folder, if it is one, `timeline`
-    to the recording.
+    to the recording, `instructions` to its kernels.
     """
     table = run.table
     found = hotspots(table, ceilings_of(table, machine))
-    diagnosed = diagnoses(table, found.rows[:KERNELS_TOLD], "name")
     told, names = found.rows[:KERNELS_TOLD], quoted_names(row.kernel for row in found.rows)
+    advice = advice_on_rows(table, told, "name", instructions)
     statements = [
         *_identity(table, manifest, found.time_title),
         *(() if timeline is None else _timeline(timeline)),
+        *_first(advice),
         *_totals(found.rows, has_counters(table)),
-        *(one for rank, row in enumerate(told) for one in _kernel(row, rank, names[row.kernel], table, diagnosed)),
+        *(one for rank, row in enumerate(told) for one in _kernel(row, rank, names[row.kernel], table, advice)),
         *_fewer(found.rows[KERNELS_TOLD:]),
         *noted([*run.notes, *found.notes]),
-        *_not_collected(found.rows, diagnosed),
-        *_next(run.name, found.rows, table, diagnosed),
+        *_not_collected(found.rows, advice),
+        *_next(run.name, found.rows, table),
     ]
     return fitted(f"Digest of {printable(run.name)}", statements, budget)
 
@@ -155,26 +156,42 @@ def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement
     yield Statement("run", text, 95.0, values={name: value for name, (_, value, _) in amounts.items()})
 
 
+def _first(advice: Mapping[str, KernelAdvice]) -> Iterator[Statement]:
+    """The lever that saves most of the run."""
+    first = first_of_run(advice.values())
+    if first is not None:
+        yield Statement("run", f"what could save most: {printable(first)}", 99.0, values={"first": first})
+
+
 def _kernel(
-    row: Hotspot, rank: int, name: str, table: pa.Table, diagnosed: dict[str, Diagnosis]
+    row: Hotspot, rank: int, name: str, table: pa.Table, advice: Mapping[str, KernelAdvice]
 ) -> Iterator[Statement]:
-    """The kernel of a rank, 0 for the most time, and for the first ones its causes and rules."""
+    """The kernel of a rank, 0 for the most time, and for the first ones its levers and rules."""
     key, share = kernel_id(row.kernel), row.time_share or 0.0
     weight = 90.0 - 20.0 * min(rank, 3) / 3 if rank < 4 else 40.0 * share
-    ours = diagnosed.get(row.key)
+    ours = advice.get(row.key)
     text = _sentence(row, f"{name} ({key})", ours)
     yield Statement("kernels", text, weight, key=key, kernel_id=key, values=_values(row, ours))
     if rank >= VIEWED or not has_counters(table):
         return
-    for place, cause in enumerate(ours.causes[:CAUSES_TOLD] if ours else ()):
-        yield cause_statement(cause, key, weight - 1.5 - 8.0 * place)
-    if ours and not ours.causes and ours.busiest is not None:
-        yield Statement("kernels", f"cause: {ours.unexplained}", weight - 1.5, about=key, kernel_id=key, kind="cause")
+    yield from lever_statements(ours, key, weight - 1.5)
     mine = arrays.kept(table, launches_of(row, table))
-    yield from rule_statements(view_of(row, mine, ours).rules, key, weight - 5.0)
+    yield from cause_statements(diagnoses(mine, [row], "name").get(row.key), key, weight - 3.0)
+    answered = answered_rules(mine, Advice([ours], ours.kernel.total_ns)) if ours else []
+    yield from rule_statements(rule_results(mine), answered, key, weight - 5.0)
 
 
-def _sentence(row: Hotspot, called: str, ours: Diagnosis | None) -> str:
+def lever_statements(
+    advice: KernelAdvice | None, about: str, importance: float, section: str = "kernels"
+) -> Iterator[Statement]:
+    """The sentence on the levers of a kernel; its values have each lever with its interval and evidence."""
+    if advice is not None:
+        values = {"levers": rows_of_levers(advice)}
+        text = sentence_on(advice)
+        yield Statement(section, text, importance, about=about, kernel_id=about, kind="levers", values=values)
+
+
+def _sentence(row: Hotspot, called: str, ours: KernelAdvice | None) -> str:
     share = "" if row.time_share is None else f"{percent(row.time_share)} of the time, "
     if not row.launches:
         return f"{called}: all of its launches failed"
@@ -188,8 +205,8 @@ def _sentence(row: Hotspot, called: str, ours: Diagnosis | None) -> str:
         parts.append(
             f"nearest bound {row.bound}, of which it reaches {at_least}{percent(row.bound_fraction)}{by_shapes}"
         )
-    elif ours is not None and ours.busiest is not None:
-        parts.append(f"roof not known, busiest is {ours.busiest.title} at {percent(ours.busiest.share)}")
+    elif ours is not None and ours.busiest:
+        parts.append(f"roof not known, busiest is {ours.busiest} at {percent(ours.kernel.bound[1])}")
     else:
         parts.append("bound not known")
     if row.headroom_ns is not None:
@@ -200,14 +217,26 @@ def _sentence(row: Hotspot, called: str, ours: Diagnosis | None) -> str:
     return "; ".join(parts)
 
 
-def _values(row: Hotspot, ours: Diagnosis | None) -> dict[str, Any]:
+def _values(row: Hotspot, ours: KernelAdvice | None) -> dict[str, Any]:
     names = (
         "kernel", "launches", "time_total_ns", "time_share", "flops", "flops_per_s", "flops_basis", "dram_bytes",
         "dram_bytes_per_s", "least_bytes", "arithmetic_intensity", "bound", "bound_fraction", "headroom_ns",
         "headroom_share", "flag",
     )  # fmt: skip
     found = {name: getattr(row, name) for name in names}
-    return {**found, "causes": [cause.rule for cause in ours.causes] if ours else None}
+    return {**found, "levers": [one.lever for one in ours.that_keep_it] if ours else None}
+
+
+def cause_statements(
+    diagnosis: Diagnosis | None, about: str, importance: float, section: str = "kernels"
+) -> Iterator[Statement]:
+    """The causes of the diagnosis with their numbers, without their cost: the levers have the savings."""
+    causes = diagnosis.causes[:CAUSES_TOLD] if diagnosis else ()
+    for place, cause in enumerate(causes):
+        yield cause_statement(cause, about, importance - 6.0 * place, section)
+    if diagnosis and not causes and diagnosis.unexplained:
+        text = f"seen: {diagnosis.unexplained}"
+        yield Statement(section, text, importance, about=about, kernel_id=about, kind="cause")
 
 
 def cause_statement(cause: KernelCause, about: str, importance: float, section: str = "kernels") -> Statement:
@@ -219,7 +248,7 @@ def cause_statement(cause: KernelCause, about: str, importance: float, section: 
         for one in cause.evidence
     )
     return Statement(
-        section, f"cause: {cause.text}; evidence: {evidence}", importance, about=about, kernel_id=about, kind="cause",
+        section, f"seen: {cause.says}; evidence: {evidence}", importance, about=about, kernel_id=about, kind="cause",
         values={
             "rule": cause.rule, "cost": cause.cost,
             "evidence": [
@@ -239,20 +268,23 @@ def _number(value: float, unit: str) -> str:
 
 
 def rule_statements(
-    rules: Sequence[RuleResult], about: str, importance: float, section: str = "kernels"
+    rules: Sequence[RuleResult],
+    answered: Sequence[AnsweredRule],
+    about: str,
+    importance: float,
+    section: str = "kernels",
 ) -> Iterator[Statement]:
-    """Suggestions of NVIDIA's rules, the largest estimated speed-up first, and whether our diagnosis agrees."""
+    """Suggestions of NVIDIA's rules, the largest estimated speed-up first, with our answer to `answered` ones."""
+    ours = {one.rule.rule: one for one in answered}
     asking = [rule for rule in rules if rule.speedup or rule.kind not in INFORMATION]
     for place, rule in enumerate(asking[:RULES_TOLD]):
         kind = "est. speed-up" if rule.speedup_type != "local" else "est. local speed-up"
         estimate = f"{kind} {rule.speedup:.3g} %" if rule.speedup else "no estimate"
-        text = (
-            f"NVIDIA's {rule.name or 'rule'} ({estimate}), {SAYS_OF_RULES.get(rule.agreement, 'not compared')}: "
-            f"{printable(first_sentence(rule.text))}"
-            + (f"; ours: {rule.ours}" if rule.ours and rule.agreement in (FINER, WITH_REASON) else "")
-        )
+        answer = ours.get(rule.name)
+        text = f"NVIDIA's {rule.name or 'rule'} ({estimate}): {printable(first_sentence(rule.text))}"
+        text += f"; {printable(answer.in_words)}" if answer else ""
         values = {"rule": rule.name or None, "estimated_speedup_percent": rule.speedup,
-                  "speedup_type": rule.speedup_type, "agreement": rule.agreement or None}  # fmt: skip
+                  "speedup_type": rule.speedup_type, "ours": answer.outcome if answer else None}  # fmt: skip
         yield Statement(
             section, text, importance - 6.0 * place, about=about, kernel_id=about, kind="rule", values=values
         )
@@ -271,17 +303,14 @@ def noted(notes: Sequence[str]) -> Iterator[Statement]:
         yield Statement("notes", printable(note), 66.0 - place)
 
 
-def _not_collected(rows: Sequence[Hotspot], diagnosed: dict[str, Diagnosis]) -> Iterator[Statement]:
-    groups = sorted({group for row in rows[:VIEWED] for group in getattr(diagnosed.get(row.key), "collect", ())})
-    if groups:
-        text = (
-            f"groups of metrics that a diagnosis of the first kernels lacks: {', '.join(groups)}; collected by "
-            f"`ncu-bench profile TARGET --metrics {','.join(groups)}` or `{COLLECT}`"
-        )
-        yield Statement("missing", text, 84.0, values={"groups": groups})
+def _not_collected(rows: Sequence[Hotspot], advice: Mapping[str, KernelAdvice]) -> Iterator[Statement]:
+    found = [advice[row.key] for row in rows[:VIEWED] if row.key in advice]
+    lacking = next_metrics(Advice(found, sum(one.kernel.total_ns for one in found)))
+    for text in in_a_sentence(lacking):
+        yield Statement("missing", text, 84.0, values={"groups": [one.group for one in lacking]})
 
 
-def _next(name: str, rows: Sequence[Hotspot], table: pa.Table, diagnosed: dict[str, Diagnosis]) -> Iterator[Statement]:
+def _next(name: str, rows: Sequence[Hotspot], table: pa.Table) -> Iterator[Statement]:
     """Two or three commands that look further, with the question that each answers."""
     run = shlex.quote(name)
     if not rows:
@@ -289,6 +318,7 @@ def _next(name: str, rows: Sequence[Hotspot], table: pa.Table, diagnosed: dict[s
     hottest = kernel_id(rows[0].kernel)
     commands = []
     if has_counters(table):
+        commands.append((f"ncu-bench advise {run}", "what to change in each kernel, and what it saves"))
         commands.append((f"ncu-bench kernel {run} --id {hottest}", "all that is known of the kernel of the most time"))
         if Path(name).exists() and has_instructions(name, table.column_names):
             commands.append((f"ncu-bench source {run} --id {hottest} --top 5", "its hottest lines or instructions"))

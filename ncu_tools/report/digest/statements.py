@@ -31,6 +31,7 @@ NOUNS = {
     "kernels": ("kernel", "kernels"),
     "kernel": ("statement on the kernel", "statements on the kernel"),
     "cause": ("cause", "causes"),
+    "levers": ("sentence on levers", "sentences on levers"),
     "rule": ("result of NVIDIA's rules", "results of NVIDIA's rules"),
     "notes": ("note", "notes"),
     "missing": ("statement on what was not collected", "statements on what was not collected"),

@@ -18,6 +18,7 @@ from ncu_launch.notes import shown_notes
 from ncu_launch.version import VERSION
 from ncu_parsers.schema import tables
 
+from ncu_tools.advice.advice_on_rows import lever_columns
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED_QUICKLY, Ceiling, device_title, unit_title
 from ncu_tools.ceilings.launch_devices import devices_of
 from ncu_tools.ceilings.levels import needed_metrics
@@ -74,7 +75,7 @@ def is_reported(name: str) -> bool:
     """True if a page can depend on this column of launches."""
     known = name in tables.COLUMN_NAMES or decides_ceilings(name)
     of_page = name in OF_PAGES or name in CONFIGURATION or tells_of_inside(name) or is_viewed(name)
-    return known or of_page or name in needed_metrics() or name in diagnosis_columns()
+    return known or of_page or name in needed_metrics() or name in diagnosis_columns() or name in lever_columns()
 
 
 @dataclass
@@ -119,7 +120,10 @@ def content(
     notes = [note for run in runs for note in run.notes] + _notes_of_launches(runs, machine, look, result)
     shown = {name: _hottest(found, top, len(runs)) for name, found in points.items()}
     known = {
-        labels[run.name]: RunKernels(run.table, [point.hotspot for point in shown[run.name]], group) for run in runs
+        labels[run.name]: RunKernels(
+            run.table, [point.hotspot for point in shown[run.name]], group, run.inside.table_of_instructions
+        )
+        for run in runs
     }
     room = (LETTERS_OF_ROWS - PAIRS_LETTERS * (len(runs) > 1)) / len(runs) if top is None else math.inf
     of_kernels = names_shown(_names_of_kernels(runs), width=WIDEST_NAME)
@@ -138,6 +142,7 @@ def content(
             summary_columns(group, result.time_title),
             [_summary(run, labels[run.name], kernels[run.name]) for run in runs],
         ),
+        "first": [known[labels[run.name]].first for run in runs],
         "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
         "noun": GROUPS[group],
         "nouns": plural(GROUPS[group]),
@@ -308,13 +313,13 @@ def _timelines(runs: Sequence[ReportedRun], names: Mapping[str, str], rest: dict
 def _in_table(rows: Sequence[dict[str, Any]], *, several_runs: bool) -> list[str]:
     """The columns of the table of kernels: counted bytes and bytes by shapes only if any kernel has them.
 
-    Causes replace the mean time, which is beside the plot.
+    Levers replace the mean time, which is beside the plot.
     """
     estimated, counted = (any(row[f"{name}_bytes_per_s"] is not None for row in rows) for name in ("least", "dram"))
     shown = {
         "run": several_runs, "device": len({row["device"] for row in rows}) > 1,
         "least_bytes_per_s": estimated, "dram_bytes_per_s": counted or not estimated,
-        "time_mean_ns": not any(row["first_cause"] or row["nvidia_rules"] for row in rows),
+        "time_mean_ns": not any(row["first_lever"] or row["nvidia_rules"] for row in rows),
     }  # fmt: skip
     return [column.name for column in KERNEL_COLUMNS if shown.get(column.name, True)]
 

@@ -17,7 +17,7 @@ WIDEST_NAME = 64
 
 KERNEL_COLUMNS = columns(
     "kernel kernel_shown run device~2 launches~3 time_total_ns time_share time_mean_ns~8 flops_per_s~4 "
-    "arithmetic_intensity~5 dram_bytes_per_s~6 least_bytes_per_s~6 bound bound_fraction first_cause "
+    "arithmetic_intensity~5 dram_bytes_per_s~6 least_bytes_per_s~6 bound bound_fraction first_lever "
     "nvidia_rules~5 headroom_ns~7 headroom_share~8"
 )
 NOT_ON_PAGES = frozenset({"time_cumulative", "sm_busy", "memory_busy"})

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers.schema import arrays
 
+from ncu_tools.advice.advice_on_rows import advice_on_rows
+from ncu_tools.advice.lever_sentences import advice_in_words, first_lever, first_of_run
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.kernel_row import Hotspot, row_key
@@ -33,10 +35,13 @@ RULES = "rules"
 
 
 class RunKernels:
-    """The kernels of one run that a page shows, each with its launches and diagnosis."""
+    """The kernels of one run that a page shows, each with its launches, advice and diagnosis."""
 
-    def __init__(self, launches: pa.Table, kernels: Sequence[Hotspot], group: str) -> None:
+    def __init__(
+        self, launches: pa.Table, kernels: Sequence[Hotspot], group: str, instructions: pa.Table | None = None
+    ) -> None:
         self._kernels = {one.key: one for one in kernels}
+        self._advice = advice_on_rows(launches, kernels, group, instructions)
         self._diagnosed = diagnoses(launches, kernels, group)
         numbers, titles = rows_of(launches, group)
         order = np.argsort(numbers, kind="stable")
@@ -48,14 +53,19 @@ class RunKernels:
         self._of_rows = launches.select([name for name in launches.column_names if name in {*COLUMNS, RULES}])
 
     def row(self, kernel: str) -> dict[str, Any]:
-        """Diagnosis, first cause, NVIDIA's rules and launch configuration of a kernel, by its key, as texts."""
-        launches, diagnosis = self._launches(self._of_rows, kernel), self._diagnosed.get(kernel)
+        """Levers, NVIDIA's rules and launch configuration of a kernel, by its key, as texts."""
+        launches, advice = self._launches(self._of_rows, kernel), self._advice.get(kernel)
         return {
-            "diagnosis": diagnosis.text if diagnosis is not None else None,
-            "first_cause": (diagnosis.first or None) if diagnosis is not None else None,
+            "diagnosis": advice_in_words(advice) if advice is not None else None,
+            "first_lever": first_lever(advice) if advice is not None else None,
             "nvidia_rules": _rules_in_short(rule_results(launches)),
             **asdict(launch_configuration(launches)),
         }
+
+    @property
+    def first(self) -> str | None:
+        """The sentence on the lever that saves most of the run; None where no kernel has one."""
+        return first_of_run(self._advice.values())
 
     def view(self, kernel: str) -> KernelView | None:
         """The view of a kernel; None if nothing was counted."""

@@ -15,9 +15,11 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.schema import tables
 from ncu_parsers.timelines.activity.activity import Window
 
+from ncu_tools.advice.advice_on_rows import advice_on_rows
+from ncu_tools.advice.code_of_run import instructions_for_levers
+from ncu_tools.advice.lever_sentences import advice_in_words
 from ncu_tools.ceilings.ceilings import Ceilings, ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.grouping import UNKNOWN_DEVICE
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_row import GROUPS, ORDERS, Hotspots, kernels_table, run_total
@@ -172,15 +174,15 @@ class ProfiledRun:
 
         `by` is time, headroom, flops or dram; `group` is name, short, grid, nvtx, operator, category, location,
         report or device;
-        `diagnose` adds a sentence on the causes of a kernel's time. Raises `WrongUsage` for other values.
+        `diagnose` adds a sentence on the levers that save a kernel's time. Raises `WrongUsage` for other values.
         """
         _require_one_of("by", by, ORDERS)
         _require_one_of("group", group, GROUPS)
         _require_not_below_zero("top", top)
         found = hotspots(self._table, self._ceilings, by=by, group=group)
         table = _frame(kernels_table(found.rows))
-        diagnosed = diagnoses(self._table, found.rows, group) if diagnose else {}
-        sentences = {kernel: one.text for kernel, one in diagnosed.items()}
+        advised = advice_on_rows(self._table, found.rows, group, self._code) if diagnose else {}
+        sentences = {kernel: advice_in_words(one) for kernel, one in advised.items()}
         if diagnose:
             table["diagnosis"] = [sentences.get(row.key) for row in found.rows]
         return listing_of_kernels(found, table, top, sentences, self.notes, group)
@@ -244,6 +246,10 @@ class ProfiledRun:
     @cached_property
     def _instructions(self) -> RunInstructions:
         return load_instructions(os.fspath(self.folder or self.name))
+
+    @property
+    def _code(self) -> pa.Table | None:
+        return instructions_for_levers(os.fspath(self.folder or self.name), self._table.column_names)[0]
 
     @cached_property
     def _ceilings(self) -> Ceilings:

@@ -14,12 +14,10 @@ from ncu_tools.kernels.diagnosis.diagnose import (
     KernelCause,
     RuledOut,
     diagnose,
-    undiagnosed,
 )
 from ncu_tools.kernels.diagnosis.limits import BusyResource
-from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
+from ncu_tools.kernels.diagnosis.sums import Inputs
 from ncu_tools.kernels.kernel_row import Hotspot
-from tests.support.launches import launch, table
 from tests.tools.diagnosis.test_quantities import kernel
 
 BUSY = {"dram/DRAM/dram__throughput": 0.3, "sm/ALU pipe/sm__pipe_alu_cycles_active": 0.4}
@@ -272,11 +270,6 @@ class TestTheSentence:
         assert Diagnosis(None, [], collect=["x"]).text == "not explained by what was collected; x would say more"
         assert Diagnosis(None, []).text == ""
 
-    def test_has_its_first_part_alone_for_tables(self) -> None:
-        assert Diagnosis(SM, [cause("c"), cause("d")]).first == "c: about 20 %"
-        assert Diagnosis(SM, []).first == "no cause stands out: busiest is SM, at 42 %"
-        assert Diagnosis(None, [], collect=["x"]).first == ""
-
     def test_of_a_kernel_without_a_cause_leaves_out_what_was_ruled_out(self) -> None:
         ruled_out = [RuledOut("a", "A", "busy")]
         assert Diagnosis(SM, [], ruled_out).unexplained == "no cause stands out: busiest is SM, at 42 %"
@@ -296,28 +289,6 @@ class TestTheSentence:
         as_json = Diagnosis(SM, [cause("c")]).as_json()
         assert as_json["busiest"]["share"] == 0.424
         assert as_json["causes"][0]["rule"] == "c"
-
-
-def test_kernels_without_a_diagnosis_are_counted_by_reason() -> None:
-    sums = DiagnosisSums("name")
-    sums.add(table(launch("counted", capability=None), launch("quiet", capability=None)))
-    rows = [kernel_named(name) for name in ("counted", "quiet")]
-    assert undiagnosed(sums, rows, {"counted": Diagnosis(None, [])}) == [
-        "no diagnosis of 1 kernel: no collected metric points to a cause, and how near they are to a ceiling is not known"
-    ]
-    assert undiagnosed(sums, [replace(kernel_named("quiet"), launches=0)], {}) == [
-        "no diagnosis of 1 kernel: all of their launches failed"
-    ]
-    timeline = table(*(launch(name, capability=None) for name in ("counted", "timed", "timed too")))
-    sums = DiagnosisSums("name")
-    sums.add(timeline.slice(0, 1))
-    source = timeline.column_names.index("source")
-    of_nsys = timeline.slice(1).set_column(source, "source", [["nsys", None]])
-    sums.add(of_nsys)
-    rows = [kernel_named(name) for name in ("counted", "timed", "timed too")]
-    notes = undiagnosed(sums, rows, {})
-    assert [note.split(":")[0] for note in notes] == ["no diagnosis of 2 kernels", "no diagnosis of 1 kernel"]
-    assert "no counters of ncu" in notes[0]
 
 
 def kernel_named(name: str) -> Hotspot:

@@ -258,7 +258,7 @@ class TestTheCommand:
             columns = [column["name"] for column in found["kernels"]["columns"]]
             (row,) = found["kernels"]["rows"]
             assert row[columns.index("kernel")] == KERNEL
-            assert [row[columns.index(name)] for name in ("time_total_ns", "flops", "dram_bytes", "first_cause")] == [
+            assert [row[columns.index(name)] for name in ("time_total_ns", "flops", "dram_bytes", "first_lever")] == [
                 None
             ] * 4
 

@@ -77,20 +77,17 @@ class TestDiagnoses:
         document = json.loads(said(capsys, "hotspots", str(folder), "--diagnose", "--format", "json")[0])
         return [row["diagnosis"] for row in document["rows"]], document["notes"]
 
-    def test_do_not_suggest_metrics_that_were_collected_if_only_ceilings_lack(
+    def test_say_what_to_collect_where_no_utilisation_is_known(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         (sentence,), _ = self.of(tmp_path, "ncu", capsys)
         assert sentence is not None
-        assert sentence.startswith("a ceiling of its device is missing: --machine NAME")
-        assert "coalescing, issue, occupancy" in sentence
-        assert "dram" not in sentence
-        assert "flops" not in sentence
+        assert sentence.startswith("utilisations were not collected: ncu --set full")
 
     def test_if_missing_are_noted_with_the_reason(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found, notes = self.of(tmp_path, "operators", capsys, counted=False)
         assert found == [None]
-        assert any("no diagnosis of 1 kernel: their launches have no counters of ncu" in note for note in notes)
+        assert any("no levers of 1 kernel: their launches have no counters of ncu" in note for note in notes)
 
 
 def test_chips_unknown_to_the_newest_ncu_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -264,7 +264,7 @@ def _values(view: KernelView) -> Iterator[Row]:
 
 
 def _extra(view: KernelView, step: NextStep | None, levers: KernelAdvice | None) -> Row:
-    from ncu_tools.cli.tables.advice.levers_of_kernel import rows_of_levers
+    from ncu_tools.advice.lever_sentences import rows_of_levers
     from ncu_tools.kernels.names.kernel_ids import kernel_id
 
     return {

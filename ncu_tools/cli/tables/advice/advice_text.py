@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ncu_tools.advice.intervals import Confidence
+from ncu_tools.advice.lever_sentences import interval, number_of
 from ncu_tools.advice.levers.all_levers import told_of_levers
+from ncu_tools.advice.situation.model import SavedShare
 from ncu_tools.cli.tables.part_text import hanging, paragraph
 from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
-from ncu_tools.numbers.number_format import counted, digits, duration, percent
+from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.table import printable
 
 Row = Mapping[str, Any]
@@ -47,7 +49,8 @@ def _names(rows: Sequence[Row]) -> dict[str, str]:
 
 def _lever(row: Row, names: Mapping[str, str], number: str, width: int) -> Iterator[str]:
     """A lever: what to do to which kernel, its saving, the evidence, and the command that shows more."""
-    numbers = "; ".join(map(number_of, row["evidence"][:MOST_NUMBERS]))
+    shown = row["evidence"][:MOST_NUMBERS]
+    numbers = "; ".join(number_of(each["quantity"], each["value"], each["unit"]) for each in shown)
     yield ""
     yield from hanging(f"{number:>3}", f"{row['title']}: {names[row['kernel']]}{_of_run(row)}", width)
     for text in (saves(row), numbers, row["remedy"]):
@@ -63,18 +66,10 @@ def _of_run(row: Row) -> str:
 
 
 def saves(row: Row) -> str:
-    """The saving of a lever: "saves 18 to 31 % of the kernel, 0.9 to 1.5 ms of the run"."""
-    low, middle, high = (100 * row[name] for name in ("saves_low", "saves_share", "saves_high"))
+    """The saving of a lever: "saves 18 to 31 % of the kernel, likely 24 %: 0.9 ms to 1.5 ms of the run"."""
+    shares = SavedShare(row["saves_low"], row["saves_share"], row["saves_high"])
     times = f"{duration(row['saves_low_ns'])} to {duration(row['saves_high_ns'])}"
-    return f"saves {low:.0f} to {high:.0f} % of the kernel, likely {middle:.0f} %: {times} of the run"
-
-
-def number_of(evidence: Mapping[str, Any]) -> str:
-    """One number of a lever's evidence, with its unit unless the name has it: "registers of a thread: 64"."""
-    value, unit = evidence["value"], evidence["unit"]
-    named = "" if unit in evidence["quantity"] else unit
-    shown = percent(value) if unit == "fraction" else f"{digits(value)} {named}".rstrip()
-    return f"{evidence['quantity']}: {shown}"
+    return f"saves {interval(shares, ' of the kernel')}: {times} of the run"
 
 
 def _paragraphs(sentences: Sequence[str], width: int) -> Iterator[str]:

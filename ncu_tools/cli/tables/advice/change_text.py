@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ncu_tools.advice.history import LoggedChange
+from ncu_tools.advice.lever_sentences import interval
 from ncu_tools.advice.pulled_levers import KernelChangeAdvice, PulledLever
 from ncu_tools.cli.tables.part_text import hanging, paragraph
 from ncu_tools.kernels.names.kernel_ids import kernel_id
@@ -96,9 +97,8 @@ def said(one: KernelChangeAdvice, pulled: PulledLever) -> str:
     """The prediction for a lever, and whether it came true."""
     if pulled.said is None:
         return "not named before"
-    low, middle, high = (100 * share for share in pulled.said.saves)
     outcome = "as said" if one.is_as_said(pulled) else "not as said"
-    return f"said to save {low:.0f} to {high:.0f} %, likely {middle:.0f} %: {outcome}"
+    return f"said to save {interval(pulled.said.saves)}: {outcome}"
 
 
 def next_of(one: KernelChangeAdvice) -> str:
@@ -106,8 +106,7 @@ def next_of(one: KernelChangeAdvice) -> str:
     following = one.next
     if following is None:
         return one.new.says or "no lever counts"
-    low, middle, high = (100 * share for share in following.saves)
-    return f"{following.lever} ({following.title}) saves {low:.0f} to {high:.0f} %, likely {middle:.0f} %"
+    return f"{following.lever} ({following.title}) saves {interval(following.saves)}"
 
 
 def logged(changes: Sequence[KernelChangeAdvice], base: str, new: str, time: str) -> list[LoggedChange]:

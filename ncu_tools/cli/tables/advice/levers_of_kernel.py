@@ -1,17 +1,14 @@
-"""The levers of one kernel for the commands that show it in full: a sentence, and rows of JSON."""
+"""The levers of one kernel for the commands that show it in full."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.advice.advise import KernelAdvice, advise
+from ncu_tools.advice.lever_sentences import sentence_on
 from ncu_tools.kernels.view.kernel_view import KernelView
-
-NAMED = 3
 
 
 def advice_on_view(
@@ -27,28 +24,5 @@ def advice_on_view(
 
 
 def levers_in_words(advice: KernelAdvice | None) -> list[str]:
-    """The sentence on the levers that keep the kernel and save most; [] if there are none."""
-    worth = [one for one in advice.levers if one.is_worth_it and not one.is_apart][:NAMED] if advice else []
-    if not worth:
-        return []
-    said = []
-    for one in worth:
-        low, middle, high = (100 * share for share in one.saves)
-        said.append(f"{one.title} saves {low:.0f} to {high:.0f} %, likely {middle:.0f} %")
-    return [f"levers: {'; '.join(said)} (ncu-bench advise)"]
-
-
-def rows_of_levers(advice: KernelAdvice | None) -> list[dict[str, Any]]:
-    """Every lever that may save time, those that keep the kernel first."""
-    return [
-        {
-            "lever": one.lever,
-            "title": one.title,
-            "saves_share": one.saves.middle,
-            "saves_low": one.saves.low,
-            "saves_high": one.saves.high,
-            "is_apart": one.is_apart,
-        }
-        for one in (advice.levers if advice else ())
-        if not one.pulled.nothing
-    ]
+    """The sentence on the levers of a kernel; [] if none of its launches ran."""
+    return [f"{sentence_on(advice)} (ncu-bench advise)"] if advice is not None else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ncu_tools.advice.nvidia_levers import INSTEAD, NOTHING, SILENT, AnsweredRule
+from ncu_tools.advice.nvidia_levers import AnsweredRule
 from ncu_tools.cli.tables.part_text import hanging
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.kernel_titles import short_title
@@ -22,19 +22,7 @@ def rule_lines(answered: Sequence[AnsweredRule], width: int) -> Iterator[str]:
         rule = one.rule
         kind = "of the kernel" if rule.speedup_type == "global" else "of the unit it looks at"
         theirs = f"{rule.rule} on {printable(short_title(rule.kernel))}: {rule.estimated_speedup or 0.0:.0f} % {kind}"
-        yield from hanging("  ", f"{theirs}; {_ours(one)}", width)
-
-
-def _ours(one: AnsweredRule) -> str:
-    if one.outcome == SILENT:
-        return "ours is silent"
-    if one.lever is None:
-        return f"ours: {one.says}"
-    low, middle, high = (100 * share for share in one.lever.saves)
-    if one.outcome == NOTHING:
-        return f"ours: {one.lever.lever} brings nothing, as {one.says}"
-    first = "ours instead" if one.outcome == INSTEAD else "ours"
-    return f"{first}: {one.lever.lever} {low:.0f} to {high:.0f} %, likely {middle:.0f} %"
+        yield from hanging("  ", f"{theirs}; {one.in_words}", width)
 
 
 def rows_of_rules(answered: Sequence[AnsweredRule]) -> list[dict[str, Any]]:

@@ -58,7 +58,10 @@ function boundsBar(bounds) {
 
 function drawSummary() {
   const numbers = several ? [runs.node] : [tilesOf(content.summary), boundsBar(content.bounds[0]) ?? ""];
-  section("summary").append(...numbers, notesOf(content.notes) ?? "");
+  const first = content.first.flatMap((sentence, run) =>
+    sentence ? [element("p", { class: "first" }, several ? `${content.runs[run]}: ${sentence}` : sentence)] : [],
+  );
+  section("summary").append(...first, ...numbers, notesOf(content.notes) ?? "");
 }
 
 // ------------------------------------------------------------------------------------------------------- the kernel
@@ -125,7 +128,7 @@ function kernelPanel() {
     const names = kernels.columns.map((column) => column.name).filter((name) => !said.includes(name));
     const [sentences, facts] = [
       ["diagnosis", "flag"],
-      names.filter((name) => !["diagnosis", "first_cause", "flag", "unit"].includes(name)),
+      names.filter((name) => !["diagnosis", "first_lever", "flag", "unit"].includes(name)),
     ];
     const told = sentences.flatMap((name) =>
       valueOf(row, name) ? [element("p", { class: name }, valueOf(row, name))] : [],

@@ -274,9 +274,9 @@ def test_a_rules_result_without_a_name_is_not_compared_and_stands_behind_estimat
     assert [one.text for one in found.rules] == ["Do more.", "Do less."]
     row = rows(found, "verdict")["NVIDIA's rule: Do less"]
     assert (row["value"], row["against"]) == ("est. 90.0 %", "not compared")
-    (statement,) = [one for one in rule_statements(found.rules, "k", 90.0) if "Do less" in one.text]
-    assert statement.text == "NVIDIA's rule (est. speed-up 90 %), not compared: Do less"
-    assert (statement.values["rule"], statement.values["agreement"]) == (None, None)
+    (statement,) = [one for one in rule_statements(found.rules, [], "k", 90.0) if "Do less" in one.text]
+    assert statement.text == "NVIDIA's rule (est. speed-up 90 %): Do less"
+    assert (statement.values["rule"], statement.values["ours"]) == (None, None)
 
 
 @pytest.mark.parametrize(

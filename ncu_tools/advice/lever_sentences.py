@@ -1,0 +1,83 @@
+"""Levers in words: one function makes each sentence, and every command, page and digest says it with that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from ncu_tools.advice.advise import KernelAdvice, LeverAdvice
+from ncu_tools.advice.situation.model import SavedShare
+from ncu_tools.kernels.names.readable_names import readable_name
+from ncu_tools.numbers.number_format import digits, duration, percent
+
+WRITTEN = {"fraction": percent, "ns": duration}
+"""Unit -> how a number with it is written; all others have their unit behind them."""
+NAMED = 3
+"""Levers that the sentence on a kernel names."""
+
+
+def interval(saves: SavedShare, of: str = "") -> str:
+    """A saving as an interval, as shares of the kernel's time: "18 to 31 %, likely 24 %"; `of` says of what."""
+    low, middle, high = (100 * share for share in saves)
+    return f"{low:.0f} to {high:.0f} %{of}, likely {middle:.0f} %"
+
+
+def number_of(quantity: str, value: float, unit: str) -> str:
+    """A number that a lever stands on, with its unit where its name does not hold it: "registers of a thread: 64"."""
+    if unit in WRITTEN:
+        return f"{quantity}: {WRITTEN[unit](value)}"
+    return f"{quantity}: {digits(value)} {'' if unit in quantity else unit}".rstrip()
+
+
+def lever_in_words(one: LeverAdvice) -> str:
+    """A lever with its saving and the first number it stands on."""
+    shown = [number_of(each.quantity, each.value, each.unit) for each in one.evidence[:1]]
+    return f"{one.title} saves {interval(one.saves)}{f' ({shown[0]})' if shown else ''}"
+
+
+def first_lever(advice: KernelAdvice) -> str:
+    """The lever that keeps the kernel and saves most, with its saving; else why there is none."""
+    worth = advice.that_keep_it
+    return f"{worth[0].title} saves {interval(worth[0].saves)}" if worth else advice.reason
+
+
+def advice_in_words(advice: KernelAdvice) -> str:
+    """The sentence on a kernel: the levers that keep it and save most; else why there is none, and the best apart."""
+    worth = advice.that_keep_it[:NAMED]
+    if worth:
+        return "; ".join(map(lever_in_words, worth))
+    apart = next((one for one in advice.levers if one.is_worth_it and one.is_apart), None)
+    return "; ".join([advice.says, *([f"apart: {lever_in_words(apart)}"] if apart is not None else [])])
+
+
+def sentence_on(advice: KernelAdvice) -> str:
+    """The sentence on a kernel among others, so that it says what it is of."""
+    return f"{'levers' if advice.that_keep_it else 'no lever counts'}: {advice_in_words(advice)}"
+
+
+def first_of_run(found: Iterable[KernelAdvice]) -> str | None:
+    """The lever that saves most of a run and keeps its kernel, with the times; None where no kernel has one."""
+    best = [(one, one.that_keep_it[0]) for one in found if one.that_keep_it]
+    if not best:
+        return None
+    kernel, lever = max(best, key=lambda pair: pair[1].saves.middle * pair[0].kernel.total_ns)
+    low, high = (duration(share * kernel.kernel.total_ns) for share in (lever.saves.low, lever.saves.high))
+    return f"{readable_name(kernel.kernel.name)}: {lever_in_words(lever)}: {low} to {high} of the run"
+
+
+def rows_of_levers(advice: KernelAdvice | None) -> list[dict[str, Any]]:
+    """Every lever of a kernel that may save time, those that keep it first, as plain values."""
+    return [
+        {
+            "lever": one.lever,
+            "title": one.title,
+            "saves_share": one.saves.middle,
+            "saves_low": one.saves.low,
+            "saves_high": one.saves.high,
+            "is_apart": one.is_apart,
+            "evidence": [asdict(each) for each in one.evidence],
+        }
+        for one in (advice.levers if advice else ())
+        if not one.pulled.nothing
+    ]
