@@ -2,6 +2,7 @@
 
     python -m benchmarks.traces make TRACE.json.gz big.json --mb 500
     python -m benchmarks.traces make cpu big.json --mb 500
+    python -m benchmarks.traces make TRACE.json.gz sampled.json --mb 500 --samples 1000000
     python -m benchmarks.traces measure big.json... --rounds 5
 
 `make` repeats the events of a real trace, each time later and with new correlation ids, sequence numbers and External
@@ -76,6 +77,17 @@ def repeated(trace: bytes, size: int) -> Iterator[bytes]:
     yield rest
 
 
+def sampled(count: int, start: int) -> Iterator[bytes]:
+    """Samples of two metrics, a pair each millisecond from `start` (in microseconds) on."""
+    form = (
+        b',\n{"ph": "C", "cat": "hardware_counters", "name": "%s.avg.pct_of_peak_sustained_elapsed", '
+        b'"pid": "GPU 0 Counters", "tid": 0, "ts": %d.250, "args": {"": %d.5}}'
+    )
+    for at in range(count // 2):
+        for metric in (b"sm__cycles_active", b"gpu__dram_throughput"):
+            yield form % (metric, start + 1000 * at, at % 97)
+
+
 def _moved(by: int) -> Callable[[re.Match[bytes]], bytes]:
     """A replacement that adds `by` to the matched whole number; 0, which means none, stays."""
 
@@ -86,12 +98,14 @@ def _moved(by: int) -> Callable[[re.Match[bytes]], bytes]:
     return moved
 
 
-def make(origin: str, path: Path, megabytes: float) -> None:
-    """Write a trace of this many megabytes, gzipped if the name ends in .gz."""
+def make(origin: str, path: Path, megabytes: float, samples: int) -> None:
+    """Write a trace of this many megabytes and so many samples, gzipped if the name ends in .gz."""
     packed = gzip.open if origin.endswith(".gz") else open
     trace = recorded() if origin == "cpu" else packed(origin, "rb").read()
     with gzip.open(path, "wb", 6) if path.suffix == ".gz" else path.open("wb") as out:
         for part in repeated(trace, round(megabytes * 1e6)):
+            if samples and part.lstrip().startswith(b"]"):
+                out.writelines(sampled(samples, min(int(one[2]) for one in TIME.finditer(trace) if int(one[2]))))
             out.write(part)
 
 
@@ -122,12 +136,13 @@ def main() -> None:
     making.add_argument("origin", help="a trace (.json or .json.gz) whose events are repeated, or cpu")
     making.add_argument("path", type=Path)
     making.add_argument("--mb", type=float, default=500)
+    making.add_argument("--samples", type=int, default=0)
     measuring = commands.add_parser("measure")
     measuring.add_argument("paths", type=Path, nargs="+")
     measuring.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
     if asked.command == "make":
-        make(asked.origin, asked.path, asked.mb)
+        make(asked.origin, asked.path, asked.mb, asked.samples)
     else:
         measure(asked.paths, asked.rounds)
 

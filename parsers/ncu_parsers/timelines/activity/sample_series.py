@@ -55,9 +55,10 @@ class SampleSeries:
         left_out = 0
         for of_driver, gpus in ((False, metrics), (True, environment)):
             for gpu in sorted({number for number, _ in self._gpus}):
-                own = [at for at, (number, name) in enumerate(self._gpus)
-                       if number == gpu and (name in ENVIRONMENT) == of_driver]  # fmt: skip
-                rows = np.flatnonzero(np.isin(code, own))
+                own = np.array([number == gpu and (name in ENVIRONMENT) == of_driver for number, name in self._gpus])
+                rows = own[code]
+                if not rows.any():
+                    continue
                 found = self._samples(start[rows], value[rows], code[rows])
                 inside = np.ones(len(found), np.bool_)
                 if begin is not None and end is not None:
@@ -74,9 +75,10 @@ class SampleSeries:
 
     def _samples(self, start: Integers, value: npt.NDArray[np.float64], code: npt.NDArray[np.int32]) -> GpuSamples:
         """The samples of one GPU; if a trace repeats a time of a metric, its last value counts."""
-        times = np.unique(start)
+        times = np.sort(start)  # mostly in order, which np.unique does not make use of
+        times = times[np.append(True, times[1:] != times[:-1])]
         values: dict[str, npt.NDArray[np.float64]] = {}
-        for one in np.unique(code).tolist():
-            own = values.setdefault(self._gpus[one][1], np.full(len(times), np.nan))
-            own[np.searchsorted(times, start[code == one])] = value[code == one]
+        for one in np.flatnonzero(np.bincount(code)).tolist():
+            own, mine = values.setdefault(self._gpus[one][1], np.full(len(times), np.nan)), code == one
+            own[np.searchsorted(times, start[mine])] = value[mine]
         return GpuSamples(times, values)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from array import array
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +23,17 @@ from ncu_parsers.timelines.kineto.chrome_trace import LONGEST_TIME, TraceEvent, 
 
 COUNTER = "C"
 _OF_GPU = re.compile(r"GPU (\d{1,6}) Counters")
-_VALUES = msgspec.json.Decoder(list[dict[str, float]])
+OF_NAME, OF_PROCESS, OF_BOTH = attrgetter("name"), attrgetter("pid"), attrgetter("pid", "name")
+OF_TIME, OF_ARGUMENTS, OF_VALUE = attrgetter("ts"), attrgetter("args"), attrgetter("value")
+
+
+class CounterArguments(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The value of a counter, whose key is empty; with another key it is looked for more slowly."""
+
+    value: float = msgspec.field(default=math.nan, name="")
+
+
+_VALUES = msgspec.json.Decoder(list[CounterArguments])
 
 
 class CounterEvents:
@@ -35,36 +46,37 @@ class CounterEvents:
 
     def take(self, events: Sequence[TraceEvent]) -> int:
         """Add the events that are samples of GPUs; returns the number of other counters."""
-        mine: list[TraceEvent] = []
-        codes = array("i")
-        for event in events:
-            code = self._series.get((event.pid, event.name))
-            if code is None:
-                code = self._new_series(event)
-            if code >= 0:
-                mine.append(event)
-                codes.append(code)
-        values = _values(mine)
-        start = np.array([event.ts for event in mine], np.float64)
-        usable = np.isfinite(values) & (np.abs(np.nan_to_num(start, nan=math.inf)) < LONGEST_TIME)
-        self.broken += len(mine) - int(usable.sum())
-        series = np.array(codes, np.int32)[usable]
-        self.samples.add(series, whole_nanoseconds(start[usable]), values[usable])
-        return len(events) - len(mine)
+        names: list[Any] = list(map(OF_NAME, events))
+        processes = set(map(OF_PROCESS, events))
+        if len(processes) > 1:
+            names = list(map(OF_BOTH, events))
+        process = next(iter(processes))
+        codes = {
+            key: self._code(process, key) if len(processes) == 1 else self._code(*key) for key in dict.fromkeys(names)
+        }
+        code = np.fromiter(map(codes.__getitem__, names), np.int32, len(names))
+        mine = code >= 0
+        values, start = _values(events), np.fromiter(map(OF_TIME, events), np.float64, len(events))
+        usable = mine & np.isfinite(values) & (np.abs(np.nan_to_num(start, nan=math.inf)) < LONGEST_TIME)
+        self.broken += int((mine & ~usable).sum())
+        self.samples.add(code[usable], whole_nanoseconds(start[usable]), values[usable])
+        return len(events) - int(mine.sum())
 
-    def _new_series(self, event: TraceEvent) -> int:
-        """Number a new series; -1 if it is not a sample of a GPU."""
-        found = _OF_GPU.fullmatch(event.pid) if isinstance(event.pid, str) else None
-        code = -1 if found is None else self.samples.series(int(found[1]), event.name or "")
-        self._series[event.pid, event.name] = code
+    def _code(self, process: object, name: str | None) -> int:
+        """The number of a series of samples; -1 if it is not one of a GPU."""
+        code = self._series.get((process, name))
+        if code is None:
+            found = _OF_GPU.fullmatch(process) if isinstance(process, str) else None
+            code = -1 if found is None else self.samples.series(int(found[1]), name or "")
+            self._series[process, name] = code
         return code
 
 
 def _values(events: Sequence[TraceEvent]) -> npt.NDArray[np.float64]:
     """The value of each counter; NaN if it has none."""
     try:
-        found = _VALUES.decode(b"[" + b",".join(bytes(event.args) for event in events) + b"]")
-        return np.array([next(iter(one.values()), math.nan) for one in found], np.float64)
+        found = _VALUES.decode(b"[" + b",".join(map(OF_ARGUMENTS, events)) + b"]")
+        return np.fromiter(map(OF_VALUE, found), np.float64, len(found))
     except (msgspec.DecodeError, RecursionError):
         return np.array([_value(bytes(event.args)) for event in events], np.float64)
 
