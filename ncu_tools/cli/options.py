@@ -169,7 +169,7 @@ def dask_option(function: Function) -> Function:
     """--dask: distribute the work on many reports."""
     return click.option(
         "--dask", metavar="ADDRESS|local",
-        help="Share out the work on a dataset: by the dask scheduler at an address, or on the cores here.",
+        help="Distribute the work on a dataset: to the dask scheduler at an address, or over the local cores.",
     )(function)  # fmt: skip
 
 

@@ -64,7 +64,7 @@ PROGRAM_OPTIONS: tuple[click.Parameter, ...] = (
     ),
     click.Option(
         ("--memory-limit",), metavar="SIZE", expose_value=False, callback=_memory_limit,
-        help="The most that reading may take, as 512MB or 8GB.  [default: 2GB]",
+        help="Memory limit for reading reports, as 512MB or 8GB.  [default: 2GB]",
     ),
 )  # fmt: skip
 

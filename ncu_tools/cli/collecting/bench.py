@@ -147,8 +147,8 @@ class EffortOptions:
     help="Sample each GPU's power, energy, clocks and activity too, for 3 s after timing a point (NVML).",
 )  # fmt: skip
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-    help="Measure each point by so many processes, in rounds over all points: the interval is then that between "
-    "processes, which compare needs to tell a change from noise.",
+    help="Measure each point in this many processes, in rounds over all points. The interval then covers the "
+    "scatter between processes, which compare needs to tell a change from noise.",
 )  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS",
     help="End a process after this long: its point's row says so.",

@@ -52,9 +52,9 @@ def command(
 ) -> None:
     """List the machines whose ceilings are known, show one with the source of every value, or measure this one.
 
-    Rates are dense; sparse ones stand apart. What a data sheet does not say is left out. Measuring times memory
-    traffic and matrix products through PyTorch and writes a machine file marked measured, which runs on this device
-    then take their ceilings from; -o says where, otherwise it is kept in ~/.config/ncu-bench/machines.
+    Rates are dense; sparse ones are listed separately. Values that a data sheet lacks are left out. Measuring times
+    memory traffic and matrix products with PyTorch, and writes a machine file that is marked measured and gives later
+    runs on this device their ceilings; it is written to -o, by default to ~/.config/ncu-bench/machines.
 
     \b
     Example:

@@ -214,14 +214,14 @@ def _words(arguments: str) -> tuple[str, ...]:
     is_flag=False,
     flag_value=GPU_METRICS_HZ,
     metavar="[HZ]",
-    help=f"Sample what the GPU's units do meanwhile, {GPU_METRICS_HZ} times a second or as often as said (nsys).",
+    help=f"Sample the activity of the GPU's units, at {GPU_METRICS_HZ} Hz or this rate (nsys).",
 )
 @click.option("--power", is_flag=True, help="Sample power, clocks and activity of the GPUs meanwhile (NVML; not ncu).")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     metavar="SECONDS",
-    help="End the run after this long, and keep what it gave.",
+    help="End the run after this long, and keep its results so far.",
 )
 @click.option(
     "--budget", metavar="SECONDS", help="Rank kernels with nsys first, and count with ncu for about this long: 60s, 5m."
@@ -233,26 +233,26 @@ def _words(arguments: str) -> tuple[str, ...]:
     show_default=True,
     help="With --budget, the share of the time whose kernels are counted.",
 )
-@click.option("--nproc", type=click.IntRange(min=1), help="Start so many ranks of it on this machine, with torchrun.")
+@click.option("--nproc", type=click.IntRange(min=1), help="Start this many ranks on this machine, with torchrun.")
 @click.option(
     "--tool-per",
     type=click.Choice(TOOL_PER),
     default="rank",
     show_default=True,
-    help="Of several ranks: a tool in each, one around those of a node, or one in rank 0 alone.",
+    help="With several ranks: a tool per rank, a tool per node, or one in rank 0 only.",
 )
 @click.option(
     "--collectives",
     type=click.Choice(COLLECTIVES),
     default="exclude",
     show_default=True,
-    help="Of several ranks: leave out kernels that wait for other ranks, start them in lockstep, or neither (ncu).",
+    help="With several ranks: leave out kernels that wait for other ranks, start them in lockstep, or neither (ncu).",
 )
 @click.option(
     "--timeline/--no-timeline",
     default=True,
     show_default=True,
-    help="With --nproc, run once under nsys first, for the time of what ncu leaves out.",
+    help="With --nproc, run once under nsys first, to time the kernels that ncu leaves out.",
 )
 @click.option(
     "--measure/--no-measure",

@@ -104,17 +104,17 @@ def command(
     output_format: str,
     only: Selection | None,
 ) -> None:
-    """Show what changed from the run BASE to the run NEW, and hold the change to limits. More runs are compared too.
+    """Show what changed from the run BASE to the run NEW, and check it against limits. More runs may follow.
 
-    Runs of a profiler are compared kernel by kernel, per launch; after a rename by grid, block, NVTX range and similar
-    names, or by --pair; or --by layer, its module and phase; traces --by operator, per call. Runs of
-    ncu-bench bench are compared point by point, in whatever all of BASE has and none of NEW (dtype, mode, machine),
-    with a sentence for each model. Counts are exact. Times are noisy, so their change has a 95 % interval; where it
-    holds no change at all, none was shown.
+    Runs of a profiler are compared kernel by kernel, per launch. Renamed kernels are matched by grid, block, NVTX range
+    and similar names, or by --pair. --by layer compares layers and phases, --by operator the operators of traces, per
+    call. Runs of ncu-bench bench are compared point by point across the setting in which they differ (dtype, mode,
+    machine), with a sentence for each model. Counts are exact. Times are noisy, so their change has a 95 % interval; if
+    it includes 0, no change was shown.
 
     A gate ends the command with 3 if its limit is exceeded, and with 1 if it could not be evaluated. A change within
     its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with 2;
-    those on kernels, per launch, are judged all the same. Of several gates the highest code counts.
+    gates on kernels, per launch, are still judged. With several gates the highest code counts.
 
     \b
     Three gates to copy:

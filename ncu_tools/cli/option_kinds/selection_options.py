@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 OPTIONS = (
     click.option(
         "--kernel", "kernels", multiple=True, metavar="REGEX",
-        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next five.",
+        help="Only kernels whose full name matches; repeatable. Not with --dask, like the next five options.",
     ),
-    list_option("--id", "ids", metavar="ID,...", help="Only the kernels of these keys, which JSON and digest print."),
+    list_option("--id", "ids", metavar="ID,...", help="Only the kernels with these ids, as in JSON and digests."),
     list_option("--phase", "phases", type=click.Choice(RUN_PHASES), help="Only these phases."),
     list_option(
-        "--layer", "in_layers", metavar="LAYER,...", help="Only these layers of the model, with what is in them."
+        "--layer", "in_layers", metavar="LAYER,...", help="Only these layers of the model, with their sublayers."
     ),
     list_option(
         "--device", "devices", type=click.IntRange(min=0), metavar="N,...", help="Only launches on these CUDA devices."

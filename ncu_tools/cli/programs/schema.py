@@ -206,15 +206,15 @@ def _types(words: str) -> Schema:
 
 
 @click.command()
-@click.option("--schema", "name", flag_value="", is_flag=False, metavar="[NAME]", help="Of the answers of this name.")
+@click.option("--schema", "name", flag_value="", is_flag=False, metavar="[NAME]", help="Schema of these answers.")
 @format_option
 def command(name: str, output_format: str) -> None:
-    """Print the JSON Schema of what a command prints with --format json, or list the names that have one.
+    """Print the JSON Schema of a command's --format json output, or list the names that have one.
 
-    NAME is a command or one of its views, as an answer has it under "command": hotspots, layers, digest. Keys that are
-    named there stay, with their types and units, while schema_version stays; new ones may be added. A number has its
-    unit in its key or its schema, null means not known or not collected. An error is the other form: it has "error"
-    with code, kind, message, cause and what to type.
+    NAME is a command or one of its views, as under "command" in the answer: hotspots, layers, digest. Keys keep their
+    names, types and units as long as schema_version stays the same; new keys may be added. The unit of a number is in
+    its key or its schema; null means unknown or not collected. A failed command prints "error" instead, with code,
+    kind, message, cause and what to type.
 
     \b
     Example:

@@ -39,7 +39,7 @@ COLUMNS = columns("section kernel_id kind text tokens values")
 )
 @click.option("--id", "identity", metavar="ID", help="Digest of one kernel, by its key.")
 @click.option("--against", "base", metavar="BASE", help="What changed from this run to RUN.")
-@click.option("--anyway", is_flag=True, help="With --against: of runs of different GPUs, sources or clock modes too.")
+@click.option("--anyway", is_flag=True, help="With --against: also if GPUs, sources or clock modes differ.")
 @machine_option
 @click.option("-o", "--output", type=FILE, help="Write it to this .md or .json file.")
 @click.option(

@@ -128,10 +128,10 @@ def command(
 
     RUN is a report of ncu (.ncu-rep, CSV, text), a Parquet file or a dataset made by parse, also behind a URL, a folder
     of reports, or - for standard input. Text shows the columns that there is room for; --wide, CSV and JSON have all.
-    Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
-    With --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each lever
-    and each cause with its evidence: the numbers, their units and the metrics they come from. --columns takes metrics
-    by full name, short names such as occupancy, l1_hit or top_stall, and sets of these such as memory.
+    Headroom is the time saved if a kernel reached its roof; its share of the run is the most that could be gained. With
+    --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each lever and
+    each cause with its evidence: the numbers, their units and the metrics they come from. --columns takes metrics by
+    full name, short names such as occupancy, l1_hit or top_stall, and sets of these such as memory.
 
     \b
     Example:

@@ -91,9 +91,10 @@ def command(
 ) -> None:
     """Show the layers of a model as a tree: time forward and backward, FLOPs, bytes, their ratio, launches, kernels.
 
-    A layer has everything below it in its numbers, which are means over the iterations. RUN is a run folder of a model
-    target, or any report whose launches have NVTX ranges of modules. The picture has a bar for each layer that nothing
-    is below, or with --depth for each of that depth; --sort and --top list the same ones, so that their shares add up.
+    Numbers of a layer include everything below it, and are means over the iterations. RUN is a run folder of a model
+    target, or any report whose launches have NVTX ranges of modules. The picture has a bar for each layer without
+    sublayers, or with --depth for each layer at that depth; --sort and --top list the same layers, so that their shares
+    add up.
 
     \b
     Example:

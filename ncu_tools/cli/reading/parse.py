@@ -45,10 +45,10 @@ REPORTS_SHOWN = 40
     "-o", "--output", metavar="PATH",
     help="The Parquet file to write; a folder/ or a URL is a dataset with a file for each report.",
 )  # fmt: skip
-@click.option("--separate", is_flag=True, help="Keep a launch that stands in several files as several rows.")
+@click.option("--separate", is_flag=True, help="Keep a row per file for a launch that several files contain.")
 @click.option("--dataset", is_flag=True, help="Write a dataset, whatever the output is called.")
 @click.option(
-    "--run", default="", metavar="NAME", help="The run of all reports of a dataset; else that of each folder."
+    "--run", default="", metavar="NAME", help="Run name for all reports of a dataset; default: each folder's run."
 )
 @click.option("--instructions", is_flag=True, help="Also write the instructions of kernels, as instructions.parquet.")
 @click.option(
@@ -74,10 +74,10 @@ def command(
     """Turn ncu reports of any dialect into one Parquet file, a row per launch, or into a dataset of such files.
 
     REPORT is a .ncu-rep, or a CSV or text file of any ncu version and page, also .gz or .zst, a folder of them, a
-    pattern, or - for standard input. What cannot be read is named with the reason; what can be is written.
-    Beside a file called launches.parquet, its kernels are written as kernels.parquet. In a dataset a report is the
-    file run=NAME/rank=N/report=NAME/launches.parquet; reports of the same name there are replaced, others stay.
-    Of binary reports, --instances writes instances.parquet beside the output.
+    pattern, or - for standard input. Unreadable reports are listed with the reason, and all others are written. Beside
+    a file called launches.parquet, its kernels are written as kernels.parquet. In a dataset a report is the file
+    run=NAME/rank=N/report=NAME/launches.parquet; reports of the same name there are replaced, others stay. For binary
+    reports, --instances writes instances.parquet beside the output.
 
     \b
     Example:

@@ -81,10 +81,10 @@ def command(
     """Write runs as one HTML file: summary, roofline, hotspots, layers, measured against expected, how they were made.
 
     The file needs no network and no other file. Kernels are chosen on the plot or in the table, which filters and
-    sorts; it can be used by keyboard alone, printed, and read light or dark. Of several runs one chooses those that
-    share the roofline, and compares two. A kernel with counters is shown in the seven parts of ncu-bench kernel.
-    Reports with counts per instruction (ncu --set full) and source pages show the source lines and instructions of
-    their kernels. Recordings of nsys and PyTorch's profiler show where the time of their steps goes, as lanes.
+    sorts; it can be used by keyboard alone, printed, and read light or dark. With several runs, the reader chooses
+    which ones share the roofline, and compares two. A kernel with counters is shown in the seven parts of ncu-bench
+    kernel. Reports with counts per instruction (ncu --set full) and source pages show the source lines and instructions
+    of their kernels. Recordings of nsys and PyTorch's profiler show where the time of their steps goes, as lanes.
 
     \b
     Example:

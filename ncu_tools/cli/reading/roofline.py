@@ -157,11 +157,11 @@ def command(
 ) -> None:
     """Put every kernel on a roofline, and draw it.
 
-    The table names each point. On a terminal the picture stands above it as text; -o draws it to a file. --format json
-    gives every point, ceiling and ridge point, and under "scene" all that the picture shows: a file of that JSON in the
-    place of RUN is drawn again without the run. Ceilings come from the report itself where it holds them, else from the
-    machine file of its device, else from --machine. Without a RUN the bare rooflines of --machine are drawn. A RUN that
-    ncu-bench bench made is drawn point by point.
+    The table names each point. On a terminal the picture is above it as text; -o draws it to a file. --format json
+    gives every point, ceiling and ridge point, and under "scene" the whole picture: such a JSON file in place of RUN is
+    drawn again without the run. Ceilings come from the report itself if it has them, else from the machine file of its
+    device, else from --machine. Without a RUN the bare rooflines of --machine are drawn. A sweep of ncu-bench bench is
+    drawn point by point.
 
     \b
     Example:

@@ -52,8 +52,8 @@ def command(
     """Show where the time of a recording goes on each GPU: kernels, copies, communication, gaps by cause; and a
     verdict on each step.
 
-    RUN is a recording of nsys (.sqlite, .nsys-rep), a trace of PyTorch's profiler, or a run folder; of a table of
-    launches, as parse and join write it, what it holds. Steps are the ranges that --step names, PyTorch's ProfilerStep,
+    RUN is a recording of nsys (.sqlite, .nsys-rep), a trace of PyTorch's profiler, or a run folder; a table of launches
+    (from parse) shows the parts that it has data for. Steps are the ranges that --step names, PyTorch's ProfilerStep,
     iterations of ncu-bench's launcher, or sequences of kernels that repeat. Busy time and gaps add up to the span, to
     the nanosecond. Steps of a run of profile --power have their energy. JSON has every part; CSV one.
 

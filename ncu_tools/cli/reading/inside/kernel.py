@@ -64,7 +64,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @click.option("--pair", metavar="OLD=NEW", help="With --against: this kernel of RUN is that one of NEW.")
 @click.option(
     "--explain", metavar="RULE", shell_complete=_names,
-    help="Explain a rule of the diagnosis, or a number: formula, limit, source, and what they are for this kernel.",
+    help="Explain a rule of the diagnosis, or a number: formula, limit, source, and its values for this kernel.",
 )  # fmt: skip
 @machine_option
 @selection_options
@@ -83,11 +83,11 @@ def command(
 ) -> None:
     """Show one kernel whole: what it is, what limits it, its occupancy, stalls, memory, pipes, and what to try first.
 
-    RUN is a report, or what parse or profile made of one. NAME is searched in full kernel names, and else in those of
-    tables; without it, the kernel is the hottest one. Values of several launches are medians. A part that the report
-    lacks is named with what collects it. JSON has every value under its key with unit and metric, causes with their
-    evidence, and NVIDIA's rules. What these estimate as "est." is of the kernel's time, as "local" of the unit that the
-    rule looks at.
+    RUN is a report, or what parse or profile made of one. NAME is searched in full kernel names, then in the short
+    names of tables; the default is the hottest kernel. Values of several launches are medians. For a part that the
+    report lacks, the option that collects it is named. JSON has every value under its key with unit and metric, causes
+    with their evidence, and NVIDIA's rules. A rule's "est." is a share of the kernel's time, "local" a share of the
+    time of the unit that the rule examines.
 
     \b
     Example:

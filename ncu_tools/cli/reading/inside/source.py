@@ -51,10 +51,10 @@ def command(
 ) -> None:
     """Show the hottest source lines of a kernel, or its instructions, with the stall that dominates each.
 
-    RUN is a binary report with counts per instruction (ncu --set full), its source page as CSV or text, or what parse
-    --instructions wrote of it. Without --kernel it is the kernel with the most samples. Counts of several launches of
-    it are summed. With --view sass each row also names the instruction whose result is waited for. The text of
-    instructions is that of the page, or of NVIDIA's package (the extra ncu-rep) or nvdisasm where one is installed.
+    RUN is a binary report with counts per instruction (ncu --set full), its source page as CSV or text, or the output
+    of parse --instructions. The default kernel is the one with the most samples. Counts of several launches are summed.
+    With --view sass each row also names the instruction whose result is waited for. Instruction texts come from the
+    page, or else from NVIDIA's package (the extra ncu-rep) or nvdisasm if installed.
 
     \b
     Example:
