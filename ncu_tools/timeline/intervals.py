@@ -16,6 +16,12 @@ AT_ONCE = 1 << 17
 """Intervals that are united, or held against others, at once: what is made meanwhile takes several times as much."""
 
 
+def grouped(number: npt.NDArray[Any]) -> list[Integers]:
+    """The rows of each number of a column, in order of the numbers."""
+    rows = np.argsort(number, kind="stable")
+    return np.split(rows, np.flatnonzero(np.diff(number[rows])) + 1) if len(rows) else []
+
+
 @dataclass(frozen=True)
 class IntervalSet:
     """Half-open intervals [start, end), int64 ns, sorted, each at least 1 ns long and apart from the next."""
@@ -57,6 +63,16 @@ class IntervalSet:
     def between(cls, start: int, end: int) -> IntervalSet:
         """One interval."""
         return cls.union_of(np.array([start], np.int64), np.array([end], np.int64))
+
+    @classmethod
+    def only_in_one(cls, sets: Sequence[IntervalSet]) -> IntervalSet:
+        """The moments that belong to one of some sets and to no other."""
+        edges = np.concatenate([*(one.start for one in sets), *(one.end for one in sets)] or [NOTHING.start])
+        order = np.argsort(edges, kind="stable")
+        sets_there = np.cumsum(np.where(order < len(edges) // 2, 1, -1))
+        edges = edges[order]
+        one = np.flatnonzero(sets_there[:-1] == 1)
+        return cls.union_of(edges[one], edges[one + 1])
 
     def __len__(self) -> int:
         return len(self.start)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import or_
 
 import numpy as np
 import numpy.typing as npt
-from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MISSING, GpuOperations
+from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MISSING, GpuOperations, Integers
 
-from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+from ncu_tools.timeline.intervals import IntervalSet, grouped
 
 Mask = npt.NDArray[np.bool_]
 
@@ -38,34 +36,24 @@ def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, e
     `computes` marks kernels that compute, `exposed` is when other work runs alone.
     """
     inside = window.touches(operations.start, operations.end)
-    busy = {}
-    for number in np.unique(operations.stream).tolist():
-        mine = operations.stream == number
-        ran = _when(operations, mine) & window
-        if ran.total or (mine & inside).any():
-            busy[number] = ran
+    busy = []
+    for rows in grouped(operations.stream):
+        ran = _when(operations, rows) & window
+        if ran.total or inside[rows].any():
+            busy.append((rows, ran))
+    alone = IntervalSet.only_in_one([ran for _, ran in busy])
     found = []
-    for (number, ran), others in zip(busy.items(), _of_others(list(busy.values())), strict=True):
-        mine = operations.stream == number
-        in_line = 0
-        if len(_when(operations, mine & computes) & window):
-            in_line = (_when(operations, mine & ~computes) & exposed & window).total
-        here = mine & inside
+    for rows, ran in busy:
+        in_line, number, here = 0, int(operations.stream[rows[0]]), operations.kind[rows[inside[rows]]]
+        if len(_when(operations, rows[computes[rows]]) & window):
+            in_line = (_when(operations, rows[~computes[rows]]) & exposed & window).total
         found.append(
-            StreamSum(None if number == MISSING else number, int(here.sum()),
-                      int((here & (operations.kind == KERNEL)).sum()), int((here & (operations.kind == MEMCPY)).sum()),
-                      ran.total, (ran - others).total, in_line)
+            StreamSum(None if number == MISSING else number, len(here), int((here == KERNEL).sum()),
+                      int((here == MEMCPY).sum()), ran.total, int(alone.within(ran.start, ran.end).sum()), in_line)
         )  # fmt: skip
     return sorted(found, key=lambda one: -one.busy_ns)
 
 
-def _of_others(busy: list[IntervalSet]) -> list[IntervalSet]:
-    """For each stream when any other one ran: any before it in the list, or any behind it."""
-    before = [*accumulate(busy[:-1], or_, initial=NOTHING)]
-    behind = [*accumulate(reversed(busy[1:]), or_, initial=NOTHING)]
-    return [one | other for one, other, _ in zip(before, reversed(behind), busy, strict=False)]  # of none there is none
-
-
-def _when(operations: GpuOperations, some: Mask) -> IntervalSet:
+def _when(operations: GpuOperations, rows: Integers) -> IntervalSet:
     """When any of some operations ran."""
-    return IntervalSet.union_of(operations.start[some], operations.end[some])
+    return IntervalSet.union_of(operations.start[rows], operations.end[rows])

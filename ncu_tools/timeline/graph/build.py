@@ -32,6 +32,7 @@ from ncu_tools.timeline.graph.step_graph import (
 from ncu_tools.timeline.graph.stream_order import StreamOrder
 from ncu_tools.timeline.graph.stream_waits import StreamWaits
 from ncu_tools.timeline.graph.waits import CallWaits, call_waits
+from ncu_tools.timeline.intervals import grouped
 from ncu_tools.timeline.launch_links import launching_calls
 
 NOTHING_LEFT_OUT: frozenset[int] = frozenset()
@@ -184,26 +185,27 @@ class _Builder:
     def _delays(self) -> _Delays:
         """The recording's own constants, by stream; of streams without any those of the recording."""
         order, limits = self.order, graph_facts()["stream"]
-        gpus, of_row = numbered(self.activity.operations.process, self.activity.operations.device)
-        gpu = of_row[order.row]
+        _, gpu = numbered(self.activity.operations.process, self.activity.operations.device)
         first = np.zeros(len(order), np.bool_)
         first[order.bounds[:-1]] = True
         ended = np.concatenate([[-np.inf], order.end[:-1]])
         ended[first] = -np.inf
         delay, gap = order.start - self.called, order.start - ended
+        behind, lasts = order.start - self.returned, self.returned - self.called
         ended[self.across_lanes[1]] = np.inf  # it waits for another lane, so it is neither queued here nor idle
         idle = ~np.isnan(self.called) & (self.called >= ended)
         latency, from_end, queued_gap = (np.zeros(len(order)) for _ in range(3))
-        for one in range(len(gpus)):
-            mine = gpu == one
-            latency[mine] = limits["latency_ns"]
-            if (mine & idle).any():
-                own = np.quantile(delay[mine & idle], limits["latency_quantile"], method="lower")
-                latency[mine] = min(float(own), facts()["stretch"]["starting_ns"])
-            behind = (order.start - self.returned)[mine & idle & (self.returned - self.called > latency)]
-            behind = behind[np.abs(behind) <= limits["from_end_ns"]]
-            from_end[mine] = float(np.median(behind)) if len(behind) else 0.0
-            queued = gap[mine & np.isfinite(ended) & (self.called + latency <= ended)]
+        for mine in grouped(gpu[order.row]):
+            launched = mine[idle[mine]]
+            own = limits["latency_ns"]
+            if len(launched):
+                own = np.quantile(delay[launched], limits["latency_quantile"], method="lower")
+                own = min(float(own), facts()["stretch"]["starting_ns"])
+            late = behind[launched[lasts[launched] > own]]
+            late = late[np.abs(late) <= limits["from_end_ns"]]
+            queued = gap[mine[np.isfinite(ended[mine]) & (self.called[mine] + own <= ended[mine])]]
+            latency[mine] = own
+            from_end[mine] = float(np.median(late)) if len(late) else 0.0
             queued_gap[mine] = _typical(queued) if len(queued) else limits["gap_ns"]
         return _Delays(latency, from_end, queued_gap)
 
@@ -247,7 +249,7 @@ class _Builder:
             latency[self.entry[known]] = delay[known]
         return launch, latency
 
-    def _chains(self) -> tuple[tuple[Chain, ...], np.ndarray[tuple[int], np.dtype[np.int16]]]:
+    def _chains(self) -> tuple[tuple[Chain, ...], np.ndarray[tuple[int], np.dtype[np.int32]]]:
         operations, order = self.activity.operations, self.order
         found = [
             Chain(first, behind, process, thread=thread)
@@ -259,7 +261,7 @@ class _Builder:
                 Chain(int(self.entry[first]), int(self.node[behind - 1]) + 1, int(operations.process[row]),
                       device=int(operations.device[row]), stream=int(operations.stream[row]))
             )  # fmt: skip
-        chain = np.repeat(np.arange(len(found), dtype=np.int16), [one.behind - one.first for one in found])
+        chain = np.repeat(np.arange(len(found), dtype=np.int32), [one.behind - one.first for one in found])
         return tuple(found), chain
 
     def _blocking(self, found: StepGraph) -> Edges:
@@ -360,11 +362,13 @@ class _Builder:
         first = order.bounds[:-1]
         late = found.time[self.entry[first]] - expected(found)[self.entry[first]]
         waited = order.start[first] - self.returned[first] >= least
-        for place in first[waited & (late >= least)].tolist():
-            row = order.row[place]
-            same_gpu = (operations.process == operations.process[row]) & (operations.device == operations.device[row])
-            begun, ended = operations.start[same_gpu], operations.end[same_gpu]
-            if not ((begun < order.start[place]) & (ended > self.called[place])).any():
+        first = first[waited & (late >= least)]
+        _, gpu = numbered(operations.process, operations.device)
+        on_gpu = grouped(gpu) if len(first) else []
+        for place in first.tolist():
+            rows = on_gpu[gpu[order.row[place]]]
+            begun = int(np.searchsorted(operations.start[rows], order.start[place]))
+            if not (operations.end[rows[:begun]] > self.called[place]).any():
                 found.rest[self.entry[place]] = found.time[self.entry[place]]
 
 

@@ -10,8 +10,8 @@ from ncu_parsers.timelines.activity.activity import Activity
 
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.graph.critical_path import COMMUNICATION, WAITS, CriticalPath, operation_kinds
-from ncu_tools.timeline.graph.step_graph import COLLECTIVE, StepGraph, graph_facts
-from ncu_tools.timeline.intervals import IntervalSet
+from ncu_tools.timeline.graph.step_graph import COLLECTIVE, StepGraph, graph_facts, numbered
+from ncu_tools.timeline.intervals import IntervalSet, grouped
 
 SOUND, BOUNDS_ONLY, REFUSED = "sound", "bounds only", "refused"
 
@@ -129,9 +129,9 @@ def _lacks(
 def _waits_by_cause(graph: StepGraph, activity: Activity, path: CriticalPath) -> dict[str, float]:
     """Unexplained ns on the path before operations, by what may have held them."""
     operations, found = activity.operations, dict[str, float]()
-    for process, device in operations.gpus():
-        mine = np.flatnonzero((operations.process == process) & (operations.device == device) & (path.waited > 0))
-        own = (operations.process == process) & (operations.device == device)
+    _, gpu = numbered(operations.process, operations.device)
+    for own in grouped(gpu):
+        mine = own[path.waited[own] > 0]
         busy = IntervalSet.union_of(operations.start[own], operations.end[own])
         until = operations.start[mine]
         waited = path.waited[mine]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from ncu_parsers.timelines.activity.activity import MISSING, PYTHON, Activity, Integers
+from ncu_parsers.timelines.activity.activity import FARTHEST, MISSING, PYTHON, Activity, Integers
 
 from ncu_tools.timeline.graph.step_graph import NONE, Mask, Numbers, graph_facts, numbered
 from ncu_tools.timeline.intervals import IntervalSet
+
+MOST_BURSTS = 16
+"""Bursts of other threads that are looked at before a gap ends."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,15 @@ def _last_moments(
     activity: Activity, threads: list[tuple[int, int]], thread: Integers, end: Integers
 ) -> dict[int, int]:
     """When the last range of each thread ends, where that is after its last call: `thread` and `end` of the calls."""
-    ranges, found = activity.ranges, {}
-    named = ranges.kind != PYTHON
-    for number, (process, one) in enumerate(threads):
-        mine = named & (ranges.thread == one) & (ranges.process == process)
-        last = int(ranges.end[mine].max()) if mine.any() else 0
-        if last > int(end[thread == number].max()):
-            found[number] = last
-    return found
+    ranges, number = activity.ranges, {one: at for at, one in enumerate(threads)}
+    of_owner = np.array([number.get(one, len(threads)) for one in ranges.owners] or [0], np.int64)
+    named, called = np.zeros(len(threads) + 1, np.int64), np.zeros(len(threads) + 1, np.int64)
+    rows = np.flatnonzero(ranges.kind != PYTHON)
+    np.maximum.at(named, of_owner[ranges.owner[rows]], ranges.end[rows])
+    called[thread] = -FARTHEST
+    np.maximum.at(called, thread, end)
+    later = np.flatnonzero((named > called)[:-1] & (named > 0)[:-1])
+    return dict(zip(later.tolist(), named[later].tolist(), strict=True))
 
 
 def hand_overs(order: HostOrder, device: Integers) -> tuple[Integers, Integers]:
@@ -95,27 +99,30 @@ def hand_overs(order: HostOrder, device: Integers) -> tuple[Integers, Integers]:
     `MISSING` for nothing: threads that share no device, as one for each GPU, hand nothing over.
     """
     least = graph_facts()["hand_over"]["gap_ns"]
-    bursts, devices = {}, {}
-    for number, (first, behind) in enumerate(order.spans):
-        rows = order.row[first:behind]
-        devices[number] = set(np.unique(device[rows[rows >= 0]]).tolist()) - {MISSING}
-        gap = np.diff(order.time[first:behind], prepend=-np.inf) > least
-        begins = first + np.flatnonzero(gap)
-        bursts[number] = (begins, np.append(begins[1:], behind) - 1)
-    waits, for_what = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for number, (begins, _) in bursts.items():
-        best = np.full(len(begins), NONE)
-        ended = np.full(len(begins), -np.inf)
-        before = np.where(np.arange(len(begins)) > 0, order.time[begins - 1], -np.inf)
-        for other, (their_begins, their_lasts) in bursts.items():
-            same_process = order.threads[other][0] == order.threads[number][0]
-            if other == number or not same_process or not devices[other] & devices[number]:
-                continue
-            at = np.searchsorted(order.time[their_lasts], order.time[begins], side="right") - 1
-            inside = (at >= 0) & (order.time[their_begins[at]] >= before)
-            later = inside & (order.time[their_lasts[at]] > ended)
-            best[later], ended[later] = their_lasts[at[later]], order.time[their_lasts[at[later]]]
-        found = best >= 0
-        waits.append(begins[found])
-        for_what.append(best[found])
-    return np.concatenate(waits), np.concatenate(for_what)
+    gap = np.diff(order.time, prepend=-np.inf) > least
+    gap[order.bounds[:-1]] = True
+    begins = np.flatnonzero(gap)
+    lasts = np.append(begins[1:], len(order)) - 1
+    thread = np.searchsorted(order.bounds, begins, side="right") - 1
+    waited_since = np.where(np.isin(begins, order.bounds), -np.inf, order.time[begins - 1])
+    of_call = np.append(device, MISSING)[order.row]
+    of_thread = np.repeat(np.arange(len(order.threads)), np.diff(order.bounds))
+    used = [set[int]() for _ in order.threads]
+    for one, number in set(zip(of_thread.tolist(), of_call.tolist(), strict=True)):
+        used[one].add(number)
+    process = [one for one, _ in order.threads]
+    by_last = np.argsort(order.time[lasts], kind="stable")
+    at = np.searchsorted(order.time[lasts][by_last], order.time[begins], side="right") - 1
+    waits, for_what = [], []
+    for burst, (mine, since, place) in enumerate(zip(thread.tolist(), waited_since.tolist(), at.tolist(), strict=True)):
+        for other in by_last[max(place - MOST_BURSTS, -1) + 1 : place + 1][::-1].tolist():
+            theirs = int(thread[other])
+            if order.time[lasts[other]] <= since:
+                break
+            inside = order.time[begins[other]] >= since
+            shared = (used[theirs] & used[mine]) - {MISSING}
+            if inside and theirs != mine and process[theirs] == process[mine] and shared:
+                waits.append(begins[burst])
+                for_what.append(lasts[other])
+                break
+    return np.array(waits, np.int64), np.array(for_what, np.int64)

@@ -8,6 +8,10 @@ import numpy as np
 from ncu_parsers.timelines.activity.activity import OPERATOR, Activity, HostRanges, Integers
 
 from ncu_tools.timeline.graph.step_graph import NONE, Mask
+from ncu_tools.timeline.intervals import grouped
+
+SHALLOW = 32
+"""Ranges that are gone through at once for all calls; deeper ones one call after the other."""
 
 
 class OperatorsAround:
@@ -18,10 +22,11 @@ class OperatorsAround:
         self._calls = activity.calls
         self.parent = np.full(len(activity.ranges), NONE)
         self._rows: dict[int, Integers] = {}
-        is_operator = activity.ranges.kind == OPERATOR
-        for thread in np.unique(activity.ranges.thread[is_operator]).tolist():
-            rows = np.flatnonzero(is_operator & (activity.ranges.thread == thread))
-            self._rows[thread] = rows
+        operators = np.flatnonzero(activity.ranges.kind == OPERATOR)
+        thread = activity.ranges.thread[operators]
+        for mine in grouped(thread):
+            rows = operators[mine]
+            self._rows[int(activity.ranges.thread[rows[0]])] = rows
             self.parent[rows] = _parents(rows.tolist(), activity.ranges.end[rows].tolist(),
                                          activity.ranges.start[rows].tolist())  # fmt: skip
 
@@ -29,31 +34,51 @@ class OperatorsAround:
         """The row of the innermost operator around the begin of each call (row; -1 for none); -1 for none."""
         found = np.full(len(calls), NONE)
         table, ranges = self._calls, self._ranges
-        for thread, rows in self._rows.items():
-            mine = np.flatnonzero((calls >= 0) & (np.append(table.thread, 0)[calls] == thread))
-            moment = table.start[calls[mine]]
-            at = np.searchsorted(ranges.start[rows], moment, side="right") - 1
-            place = np.where(at >= 0, rows[at], NONE)
-            while (over := (place >= 0) & (ranges.end[place] < moment)).any():
-                place[over] = self.parent[place[over]]
-            found[mine] = place
+        known = np.flatnonzero(calls >= 0)
+        thread = table.thread[calls[known]]
+        for of_thread in grouped(thread):
+            mine = known[of_thread]
+            rows = self._rows.get(int(table.thread[calls[mine[0]]]))
+            if rows is not None:
+                moment = table.start[calls[mine]]
+                at = np.searchsorted(ranges.start[rows], moment, side="right") - 1
+                found[mine] = self._open_at(np.where(at >= 0, rows[at], NONE), moment)
         return found
+
+    def _open_at(self, place: Integers, moment: Integers) -> Integers:
+        """The first of each range and those around it that ends no earlier than a moment; -1 for none."""
+        end, parent = self._ranges.end, self.parent
+        for _ in range(SHALLOW):
+            over = (place >= 0) & (end[place] < moment)
+            if not over.any():
+                return place
+            place[over] = parent[place[over]]
+        # Deep ones in order of time: what has ended for one has for all later ones, and is left out from then on.
+        around = dict[int, int]()
+        for at in np.argsort(moment, kind="stable").tolist():
+            one, passed = int(place[at]), list[int]()
+            while one >= 0 and end[one] < moment[at]:
+                passed.append(one)
+                one = around.get(one, int(parent[one]))
+            around.update(dict.fromkeys(passed, one))
+            place[at] = one
+        return place
 
     def outermost(self, operator: Integers) -> Integers:
         """The outermost operator around each operator; -1 for -1."""
-        found = operator.copy()
-        while (inner := (found >= 0) & (np.append(self.parent, NONE)[found] >= 0)).any():
-            found[inner] = self.parent[found[inner]]
-        return found
+        around = np.where(self.parent >= 0, self.parent, np.arange(len(self.parent)))
+        while (further := around[around] != around).any():
+            around[further] = around[around[further]]
+        return np.where(operator >= 0, np.append(around, NONE)[operator], NONE)
 
     def within(self, operator: Integers, named: Mask) -> Mask:
         """Which operators (rows, -1 for none) are of a name that `named` marks, or within one that is."""
-        ranges, found = self._ranges, np.zeros(len(operator), np.bool_)
-        place = operator.copy()
-        while (known := place >= 0).any():
-            found[known] |= named[ranges.name[place[known]]]
-            place[known] = self.parent[place[known]]
-        return found
+        found, around = named[self._ranges.name], self.parent.copy()
+        while (known := np.flatnonzero(around >= 0)).size:  # twice as far out each time
+            found[known] |= found[around[known]]
+            around[known] = around[around[known]]
+        inside: Mask = (operator >= 0) & np.append(found, False)[operator]
+        return inside
 
 
 def _parents(rows: Sequence[int], ends: Sequence[int], starts: Sequence[int]) -> list[int]:

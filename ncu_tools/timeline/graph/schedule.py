@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+from itertools import count
 
 import numpy as np
 
 from ncu_tools.timeline.graph.step_graph import NONE, Integers, StepGraph
 
 
-@dataclass
 class _Needs:
-    """What one chain needs of another: `source[i]` of it before its own node `target[i]`, in order of targets."""
+    """What a chain needs of another: `source[i]` of it before its own node `target[i]`, in order of targets.
 
-    other: int
-    target: Integers
-    source: Integers
+    `first` is the first node that cannot be replayed yet.
+    """
 
-    def __post_init__(self) -> None:
-        self.upto = np.maximum.accumulate(self.source + 1)
+    def __init__(self, chain: int, other: int, target: Integers, source: Integers) -> None:
+        self.chain, self.other = chain, other
+        self.first = 0
+        self._target, self._source = target, source
+        self._upto = np.maximum.accumulate(source + 1)
 
-    def first_without(self, done: int) -> int | None:
-        """The first node whose sources are not all before `done`; None if there is none."""
-        at = int(np.searchsorted(self.upto, done, side="right"))
-        return int(self.target[at]) if at < len(self.target) else None
+    def look(self, done: int) -> int | None:
+        """Set `first` where nodes of the other chain before `done` are replayed; until where that must be to go on.
+
+        None if it needs nothing more.
+        """
+        at = int(np.searchsorted(self._upto, done, side="right"))
+        if at == len(self._target):
+            self.first = NEVER
+            return None
+        self.first = int(self._target[at])
+        return int(self._upto[at])
+
+    def drop(self, node: int, done: int) -> None:
+        """Forget what keeps a node from being replayed."""
+        kept = (self._target != node) | (self._source < done)
+        self._target, self._source = self._target[kept], self._source[kept]
+        self._upto = np.maximum.accumulate(self._source + 1)
+
+
+NEVER = 2**62
 
 
 def scheduled(graph: StepGraph) -> StepGraph:
@@ -32,44 +51,82 @@ def scheduled(graph: StepGraph) -> StepGraph:
 
     Edges that would have to be replayed before their source, as damaged recordings have them, are dropped and counted.
     """
-    needs = _needs(graph)
-    done = [one.first for one in graph.chains]
-    behind = [one.behind for one in graph.chains]
-    dependents: list[list[int]] = [[] for _ in graph.chains]
-    for chain, some in enumerate(needs):
-        for one in some:
-            dependents[one.other].append(chain)
-    waiting = deque(range(len(done)))
-    queued = [True] * len(done)
-    segments: list[tuple[int, int, int]] = []
-    dropped: list[tuple[int, int]] = []
-    while True:
-        while waiting:
-            chain = waiting.popleft()
-            queued[chain] = False
-            reach = behind[chain]
-            for one in needs[chain]:
-                first = one.first_without(done[one.other])
-                reach = reach if first is None else min(reach, first)
-            if reach > done[chain]:
-                segments.append((chain, done[chain], reach))
-                done[chain] = reach
-                for other in dependents[chain]:
-                    if not queued[other]:
-                        queued[other] = True
-                        waiting.append(other)
-        stuck = [chain for chain, until in enumerate(behind) if done[chain] < until]
-        if not stuck:
-            break
-        earliest = min(stuck, key=lambda chain: float(graph.time[done[chain]]))
-        dropped += _release(needs[earliest], done, done[earliest])
-        waiting.append(earliest)
-        queued[earliest] = True
-    found = replace(graph, segments=np.array(segments, np.int32).reshape(-1, 3))
-    return _without(found, dropped) if dropped else found
+    order = _Order(graph)
+    order.run()
+    found = replace(graph, segments=np.array(order.segments, np.int32).reshape(-1, 3))
+    return _without(found, order.dropped) if order.dropped else found
 
 
-def _needs(graph: StepGraph) -> list[list[_Needs]]:
+class _Order:
+    """Chains while they are replayed: each goes on when what it needs first is done.
+
+    `blocks` are, by chain, its needs by the first node that each keeps back; `waiting` by chain the needs of others by
+    the node of it that they wait for. A need whose `first` is another by now is no longer what the heap says.
+    """
+
+    def __init__(self, graph: StepGraph) -> None:
+        self.segments: list[tuple[int, int, int]] = []
+        self.dropped: list[tuple[int, int]] = []
+        self._time = graph.time
+        self._done = [one.first for one in graph.chains]
+        self._behind = [one.behind for one in graph.chains]
+        self._blocks: list[list[tuple[int, int, _Needs]]] = [[] for _ in graph.chains]
+        self._waiting: list[list[tuple[int, int, _Needs]]] = [[] for _ in graph.chains]
+        self._count = count()
+        self._ready = deque(range(len(graph.chains)))
+        self._next = [(float(graph.time[one.first]), number) for number, one in enumerate(graph.chains)]
+        heapify(self._next)
+        for one in _needs(graph):
+            self._look(one)
+
+    def run(self) -> None:
+        """Replay all chains; where none can go on, the earliest goes on without what it needs."""
+        while self._next:
+            while self._ready:
+                self._go_on(self._ready.popleft())
+            time, chain = heappop(self._next)
+            node = self._done[chain]
+            if node < self._behind[chain]:
+                if time == self._time[node]:
+                    self._release(chain, node)
+                else:
+                    heappush(self._next, (float(self._time[node]), chain))
+
+    def _go_on(self, chain: int) -> None:
+        """Replay a chain as far as it can be."""
+        blocks = self._blocks[chain]
+        while blocks and blocks[0][2].first != blocks[0][0]:
+            heappop(blocks)
+        reach = blocks[0][0] if blocks else self._behind[chain]
+        if reach > self._done[chain]:
+            self.segments.append((chain, self._done[chain], reach))
+            self._done[chain] = reach
+            waiting = self._waiting[chain]
+            while waiting and waiting[0][0] <= reach:
+                self._look(heappop(waiting)[2])
+
+    def _look(self, one: _Needs) -> None:
+        """Put a need where it blocks, and where it waits; its chain may go on."""
+        upto = one.look(self._done[one.other])
+        if upto is not None:
+            heappush(self._blocks[one.chain], (one.first, next(self._count), one))
+            heappush(self._waiting[one.other], (upto, next(self._count), one))
+        self._ready.append(one.chain)
+
+    def _release(self, chain: int, node: int) -> None:
+        """Drop the edges that keep a node from being replayed."""
+        blocks = self._blocks[chain]
+        while blocks and blocks[0][0] <= node:
+            one = heappop(blocks)[2]
+            if one.first == node:
+                self.dropped.append((one.other, node))
+                one.drop(node, self._done[one.other])
+                self._look(one)
+        self._ready.append(chain)
+        heappush(self._next, (float(self._time[node]), chain))
+
+
+def _needs(graph: StepGraph) -> list[_Needs]:
     """What each chain needs of each other one."""
     launched = np.flatnonzero(graph.launch >= 0)
     target = np.concatenate([launched, graph.edges.target]).astype(np.int64)
@@ -78,28 +135,17 @@ def _needs(graph: StepGraph) -> list[list[_Needs]]:
     pair = chain * len(graph.chains) + other
     order = np.lexsort((target, pair))
     cuts = np.flatnonzero(np.diff(pair[order])) + 1
-    found: list[list[_Needs]] = [[] for _ in graph.chains]
-    for rows in np.split(order, cuts) if len(order) else []:
-        found[int(chain[rows[0]])].append(_Needs(int(other[rows[0]]), target[rows], source[rows]))
-    return found
-
-
-def _release(needs: list[_Needs], done: list[int], node: int) -> list[tuple[int, int]]:
-    """Forget what keeps a node from being replayed; the pairs of chain and node whose edges are dropped."""
-    dropped = []
-    for at, one in enumerate(needs):
-        blocking = (one.target == node) & (one.source >= done[one.other])
-        if blocking.any():
-            dropped.append((one.other, node))
-            needs[at] = _Needs(one.other, one.target[~blocking], one.source[~blocking])
-    return dropped
+    return [
+        _Needs(int(chain[rows[0]]), int(other[rows[0]]), target[rows], source[rows])
+        for rows in (np.split(order, cuts) if len(order) else [])
+    ]
 
 
 def _without(graph: StepGraph, dropped: list[tuple[int, int]]) -> StepGraph:
     """The graph without the edges from a chain to a node."""
-    launch, keep = graph.launch.copy(), np.ones(len(graph.edges), np.bool_)
-    for chain, node in dropped:
-        if launch[node] >= 0 and graph.chain[launch[node]] == chain:
-            launch[node] = NONE
-        keep &= ~((graph.edges.target == node) & (graph.chain[graph.edges.source] == chain))
-    return replace(graph, launch=launch, edges=graph.edges.at(keep), dropped=len(dropped))
+    codes = np.array([node * len(graph.chains) + chain for chain, node in dropped], np.int64)
+    launch, edges = graph.launch.copy(), graph.edges
+    nodes = np.flatnonzero(launch >= 0)
+    launch[nodes[np.isin(nodes * len(graph.chains) + graph.chain[launch[nodes]], codes)]] = NONE
+    lost = np.isin(edges.target.astype(np.int64) * len(graph.chains) + graph.chain[edges.source], codes)
+    return replace(graph, launch=launch, edges=edges.at(~lost), dropped=len(dropped))

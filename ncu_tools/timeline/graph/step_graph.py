@@ -97,7 +97,7 @@ class StepGraph:
     origin: int
     end: int
     chains: tuple[Chain, ...]
-    chain: npt.NDArray[np.int16]
+    chain: npt.NDArray[np.int32]
     time: Numbers
     work: Numbers
     call: Numbers

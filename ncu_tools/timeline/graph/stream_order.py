@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,11 +74,15 @@ def _lanes(stream: Integers, start: Numbers, end: Numbers) -> Integers:
 
 def _lanes_of(start: list[float], end: list[float], allowed: float) -> list[int]:
     """The lane of each operation of one stream: the one that was free last."""
-    free: list[float] = []
+    free, lanes = list[float](), list[int]()  # when each lane is free, in order, and which it is
     found = []
     for begun, ended in zip(start, end, strict=True):
-        fitting = [at for at, until in enumerate(free) if until <= begun + allowed and until <= ended]
-        lane = max(fitting, key=free.__getitem__, default=len(free))
-        free[lane : lane + 1] = [ended]
+        at = bisect_right(free, min(begun + allowed, ended)) - 1
+        lane = lanes.pop(at) if at >= 0 else len(lanes)
+        if at >= 0:
+            del free[at]
+        place = bisect_right(free, ended)
+        free.insert(place, ended)
+        lanes.insert(place, lane)
         found.append(lane)
     return found

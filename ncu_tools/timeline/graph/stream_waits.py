@@ -13,6 +13,7 @@ from ncu_parsers.timelines.activity.recording import called_as
 from ncu_tools.timeline.call_kinds import calls_named
 from ncu_tools.timeline.graph.step_graph import NONE, Integers, Mask, Numbers, graph_facts, numbered
 from ncu_tools.timeline.graph.stream_order import StreamOrder
+from ncu_tools.timeline.intervals import grouped
 
 Pairs = tuple[Integers, Integers]
 """Places in the order of streams: the operations that were waited for, and those that waited."""
@@ -102,8 +103,7 @@ class StreamWaits:
         if not len(rows):
             return
         keys, number = numbered(*(one[rows] for one in (waits.process, waits.context, waits.stream, waits.source)))
-        by_key = np.argsort(number, kind="stable")
-        for key, mine in zip(keys, np.split(by_key, np.flatnonzero(np.diff(number[by_key])) + 1), strict=True):
+        for key, mine in zip(keys, grouped(number), strict=True):
             yield key, rows[mine]
 
     def inferred(self, late: Integers) -> Pairs:

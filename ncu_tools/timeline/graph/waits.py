@@ -22,8 +22,11 @@ from ncu_parsers.timelines.activity.activity import (
 )
 
 from ncu_tools.timeline.call_kinds import LAUNCH, SYNCHRONISATION, calls_named, calls_of_kind
-from ncu_tools.timeline.graph.step_graph import COPY, FULL_QUEUE, SYNC, Mask, graph_facts
+from ncu_tools.timeline.graph.step_graph import COPY, FULL_QUEUE, SYNC, Mask, Numbers, graph_facts
 from ncu_tools.timeline.graph.stream_order import StreamOrder
+
+MOST_WAITS, MOST_ENDS = 64, 1024
+"""Calls that may wait for one operation, and operations whose ends near a call's return are looked at."""
 
 
 @dataclass(frozen=True)
@@ -77,65 +80,97 @@ def _synchronisations(activity: Activity, call: Integers, order: StreamOrder) ->
     waits = waiting_calls(activity)
     of_device = calls_named(calls, limits["waits_for_device"])
     of_event = calls_named(calls, limits["waits_for_event"])
-    for process in np.unique(calls.process[waits]).tolist():
-        mine = waits & (calls.process == process)
-        streams = [
-            one for one in order.streams
-            if int(activity.operations.process[order.row[one[0]]]) in (process, MISSING)
-        ]  # fmt: skip
-        for rows in (np.flatnonzero(mine & of_device), np.flatnonzero(mine & ~of_device)):
-            if not len(rows) or not streams:
-                continue
-            place = np.stack([_last_before(order, one, calls.start[rows]) for one in streams])
-            end = np.where(place >= 0, order.end[place], -np.inf)
-            after = calls.end[rows] + limits["window_ns"]
-            if rows[0] in np.flatnonzero(of_device):
-                stream, at = np.nonzero((place >= 0) & (end <= after))
-                yield rows[at], place[stream, at]
-                continue
-            for_event = of_event[rows]
-            if for_event.any():
-                earlier = np.stack([_last_end_before(order, one, after[for_event]) for one in streams])
-                place[:, for_event] = np.minimum(place[:, for_event], earlier)
-                end = np.where(place >= 0, order.end[place], -np.inf)
-            off = np.where(end > -np.inf, np.abs(end - calls.end[rows]), np.inf)
-            best = off.argmin(axis=0)
-            found = off.min(axis=0) <= limits["window_ns"]
-            at = np.flatnonzero(found)
-            yield rows[at], place[best[at], at]
-            yield from _streams_of_last_launches(activity, call, order, rows[~found & ~for_event])
+    process = activity.operations.process[order.row]
+    for one in np.unique(calls.process[waits]).tolist():
+        mine = waits & (calls.process == one)
+        places = np.flatnonzero(np.isin(process, (one, MISSING)))
+        if not len(places):
+            continue
+        yield _of_devices(activity, order, np.flatnonzero(mine & of_device), places)
+        rows = np.flatnonzero(mine & ~of_device)
+        place = _ending_with(activity, order, rows, places, for_event=of_event[rows])
+        yield rows[place >= 0], place[place >= 0]
+        yield _lasts_of_threads(activity, call, order, rows[(place < 0) & ~of_event[rows]])
 
 
-def _last_before(order: StreamOrder, stream: tuple[int, int], moment: Integers) -> Integers:
-    """The place of the last operation of a stream that was launched before each moment; -1 for none."""
-    first, behind = stream
-    at = np.searchsorted(order.launched[first:behind], moment, side="left")
-    return np.where(at > 0, first + at - 1, -1)
+def _of_devices(activity: Activity, order: StreamOrder, rows: Integers, places: Integers) -> tuple[Integers, Integers]:
+    """Calls (rows) that wait for all streams, and the last operation of each stream that was launched before.
+
+    An operation is waited for by the first such call behind its launch, and by others that begin before it ends.
+    """
+    calls, after = activity.calls, graph_facts()["blocking"]["window_ns"]
+    launched, behind = order.launched, _launched_next(order)
+    first = np.searchsorted(calls.start[rows], launched[places], side="right")
+    found_rows, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for number in range(MOST_WAITS):
+        some = first + number < len(rows)
+        places, first = places[some], first[some]
+        row = rows[first + number]
+        is_last = (launched[places] < calls.start[row]) & (calls.start[row] <= behind[places])
+        some = is_last & ((calls.start[row] < order.end[places]) | (number == 0))
+        waits = some & (order.end[places] <= calls.end[row] + after)
+        found_rows.append(row[waits])
+        found.append(places[waits])
+        places, first = places[some], first[some]
+        if not len(places):
+            break
+    return np.concatenate(found_rows), np.concatenate(found)
 
 
-def _last_end_before(order: StreamOrder, stream: tuple[int, int], moment: Integers) -> Integers:
-    """The place of the last operation of a stream that ends before each moment; -1 for none."""
-    first, behind = stream
-    at = np.searchsorted(order.end[first:behind], moment, side="right")
-    return np.where(at > 0, first + at - 1, -1)
+def _launched_next(order: StreamOrder) -> Numbers:
+    """When the next operation of its stream was launched behind each, +inf for the last one."""
+    behind = np.append(order.launched[1:], np.inf)
+    behind[order.bounds[1:] - 1] = np.inf
+    return behind
 
 
-def _streams_of_last_launches(
-    activity: Activity, call: Integers, order: StreamOrder, rows: Integers
-) -> Iterator[tuple[Integers, Integers]]:
-    """For calls that found their stream done: the last operation that their thread had launched, if that was done."""
+def _ending_with(
+    activity: Activity, order: StreamOrder, rows: Integers, places: Integers, *, for_event: Mask
+) -> Integers:
+    """For calls that wait for one stream: of the operations launched last on their streams the one that ends nearest.
+
+    -1 where none ends within the window of the call's return. What waits for an event may wait for an earlier one.
+    """
     calls, window = activity.calls, graph_facts()["blocking"]["window_ns"]
+    places = places[np.argsort(order.end[places], kind="stable")]
+    behind, start, end = _launched_next(order), calls.start[rows], calls.end[rows]
+    ended_next = np.append(order.end[1:], np.inf)
+    found, off = np.full(len(rows), -1), np.full(len(rows), np.inf)
+    at = np.searchsorted(order.end[places], end)
+    for step in (1, -1):
+        left = np.arange(len(rows))
+        for number in range(MOST_ENDS):
+            place = at[left] + (number if step > 0 else -1 - number)
+            left, place = left[inside := (place >= 0) & (place < len(places))], place[inside]
+            place = places[place]
+            apart = np.abs(order.end[place] - end[left])
+            near = (apart <= window) & (apart < off[left])
+            left, place, apart = left[near], place[near], apart[near]
+            last = (start[left] <= behind[place]) | (for_event[left] & (ended_next[place] > end[left] + window))
+            fits = last & (order.launched[place] < start[left])
+            found[left[fits]], off[left[fits]] = place[fits], apart[fits]
+            left = left[~fits]
+            if not len(left):
+                break
+    return found
+
+
+def _lasts_of_threads(
+    activity: Activity, call: Integers, order: StreamOrder, rows: Integers
+) -> tuple[Integers, Integers]:
+    """For calls that found their stream done: the last operation that their thread had launched, if that was done."""
+    calls = activity.calls
     launching = call[order.row]
-    known = np.flatnonzero(launching >= 0)
-    for thread in np.unique(calls.thread[rows]).tolist():
-        mine = rows[calls.thread[rows] == thread]
-        own = known[calls.thread[launching[known]] == thread]
-        own = own[np.argsort(calls.start[launching[own]], kind="stable")]
-        at = np.searchsorted(calls.start[launching[own]], calls.start[mine], side="left")
-        mine, at = mine[at > 0], at[at > 0]
-        last = own[at - 1]
-        done = order.end[last] <= calls.end[mine] + window
-        yield mine[done], last[done]
+    places = np.flatnonzero(launching >= 0)
+    owner = calls.owner.astype(np.int64) * len(calls)
+    keys = (owner + np.arange(len(calls)))[launching[places]]
+    by_call = np.argsort(keys, kind="stable")
+    at = np.searchsorted(keys[by_call], owner[rows] + rows) - 1
+    known = at >= 0
+    rows, last = rows[known], places[by_call[at[known]]]
+    done = calls.owner[launching[last]] == calls.owner[rows]
+    done &= order.end[last] <= calls.end[rows] + graph_facts()["blocking"]["window_ns"]
+    return rows[done], last[done]
 
 
 def _copies(activity: Activity, call: Integers, order: StreamOrder) -> tuple[Integers, Integers]:
@@ -169,8 +204,10 @@ def _full_queues(activity: Activity, call: Integers, order: StreamOrder) -> tupl
     place = np.flatnonzero((by >= 0) & is_long[by])
     found_calls, found = [], []
     low, high = limits["depth"]
-    for first, behind in order.streams:
-        mine = place[(place >= first) & (place < behind)]
+    stream = np.searchsorted(order.bounds, place, side="right") - 1
+    for mine in np.split(place, np.flatnonzero(np.diff(stream)) + 1) if len(place) else ():
+        at = int(np.searchsorted(order.bounds, mine[0], side="right"))
+        first, behind = order.bounds[at - 1 : at + 1].tolist()
         ends = calls.end[by[mine]]
         after = np.clip(first + np.searchsorted(order.start[first:behind], ends), first, behind - 1)
         before = np.maximum(after - 1, first)

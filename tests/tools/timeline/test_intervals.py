@@ -89,3 +89,10 @@ def test_sets_that_are_made_in_blocks_hold_the_same_moments(some: Pairs, others:
         ):
             assert moments(found) == wanted
             assert (found.start[1:] > found.end[:-1]).all()
+
+
+@given(st.lists(pairs, max_size=4))
+def test_moments_in_one_set_only_are_those_that_no_other_has(some: list[Pairs]) -> None:
+    of_each = [moments_of(one) for one in some]
+    found = moments(IntervalSet.only_in_one([interval_set(one) for one in some]))
+    assert found == {at for one in of_each for at in one if sum(at in other for other in of_each) == 1}
