@@ -1,6 +1,7 @@
 """The command line: one file per command, imported only when used, and one place that turns errors into exit codes.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a gate tripped, 130 stopped by Ctrl-C, 143 by SIGTERM.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a gate tripped, 4 a gate cannot tell, 130 stopped by Ctrl-C, 143 by
+SIGTERM.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Verb(click.Command):
     @property
     def views(self) -> tuple[View, ...]:
         """The views of this verb."""
-        return VIEWS[self.name or ""]
+        return VIEWS.get(self.name or "", ())
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

@@ -146,15 +146,19 @@ class Comparison:
 
 
 def require_comparable(base: Conditions, new: Conditions, names: tuple[str, str]) -> None:
-    """Raise `NcuBenchError` if two runs, called `names`, differ in a condition that must agree."""
+    """Raise `NotComparable` if two runs, called `names`, differ in a condition that must agree."""
     require_alike(differences(base, new), names)
 
 
+class NotComparable(NcuBenchError):
+    """Two runs differ in a condition whose effect could not be told from a change."""
+
+
 def require_alike(found: Sequence[Difference], names: tuple[str, str], meant: str = "") -> None:
-    """Raise `NcuBenchError` if one of these differences is refused; `meant` is what to type if it is intended."""
+    """Raise `NotComparable` if one of these differences is refused; `meant` is what to type if it is intended."""
     refused = [difference for difference in found if difference.refused]
     if refused:
-        raise NcuBenchError(
+        raise NotComparable(
             f"{names[1]} is not compared with {names[0]}, because they differ in " + "; ".join(map(str, refused)) + ".",
             "A change could not be told from an effect of that.",
             f"To compare them all the same, add --anyway{meant}",

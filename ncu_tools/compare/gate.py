@@ -1,4 +1,8 @@
-"""Gates for CI such as "time>5%": passed, tripped, or not evaluated, which never counts as passed."""
+"""Gates for CI such as "time>5%": passed, tripped, or not evaluated, which never counts as passed.
+
+Gates on two runs (`compare`) and on many (`history`) share one grammar. Only those on many have a window, a drift, and
+the measures `OF_HISTORIES`.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,16 @@ REFUSED = "refused"
 different work are compared."""
 
 FROM_GOOD_TO_BAD = (PASSED, NOT_SHOWN_TO_TRIP, NOT_EVALUATED, REFUSED, TRIPPED)
-EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRIPPED: 3}
+EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 4, REFUSED: 2, TRIPPED: 3}
+"""All exit codes are in a table of docs/gate.md; 1 is left for what failed before any gate."""
 
 GATED = ("launches", "time", "flops", "dram_bytes", "bytes", "memory", "allocated", "parameters")
+OF_HISTORIES = (
+    "instructions", "l1_bytes", "l2_bytes", "registers", "spills", "local_accesses", "shared_bytes", "cycles",
+)  # fmt: skip
+"""Measures that only many runs are held to."""
+WINDOW = 20
+"""The most runs before the newest that it is held against, unless a gate says how many."""
 KERNEL = "kernel"
 NOUNS = (KERNEL, "layer", "category", "point")
 GONE, NEW = "gone", "new"
@@ -30,8 +41,9 @@ ANY = "any"
 MOST_NAMED = 3
 
 _GATE = re.compile(
-    rf"(?:(?P<any>{ANY}):|(?P<noun>{'|'.join(NOUNS)}):(?P<pattern>.+):)?(?P<measure>{'|'.join(GATED)})"
-    r"\s*>\s*(?P<limit>\d+(?:\.\d*)?|\.\d+)\s*%"
+    rf"(?:(?P<any>{ANY}):|(?P<noun>{'|'.join(NOUNS)}):(?P<pattern>.+?):)?(?P<drift>drift:)?"
+    rf"(?P<measure>{'|'.join((*GATED, *OF_HISTORIES))})\s*>\s*(?P<limit>\d+(?:\.\d*)?|\.\d+)\s*%"
+    r"(?:\s+of\s+window:(?P<window>[1-9]\d{0,4}))?"
 )
 
 
@@ -39,7 +51,8 @@ _GATE = re.compile(
 class Gate:
     """The largest growth of a measure, as a fraction: of a run, or of each `noun` whose name `pattern` matches.
 
-    The noun `ANY` means each subject common to both runs.
+    The noun `ANY` means each subject common to both runs. Of many runs the newest is held against a `window` of those
+    before it, or with `drift` the last ones against the first.
     """
 
     text: str
@@ -47,6 +60,13 @@ class Gate:
     limit: float
     noun: str = ""
     pattern: re.Pattern[str] | None = None
+    window: int | None = None
+    drift: bool = False
+
+    @property
+    def is_of_histories(self) -> bool:
+        """True if two runs cannot be held to it."""
+        return self.drift or self.window is not None or self.measure in OF_HISTORIES
 
     @property
     def growth(self) -> str:
@@ -65,7 +85,8 @@ class GateOutcome:
 
 
 def parse_gate(text: str) -> Gate:
-    """Parse a gate: `time>5%`, `any:time>5%`, `kernel:REGEX:dram_bytes>1%`, or with another of `NOUNS`.
+    """Parse a gate: `time>5%`, `any:time>5%`, `kernel:REGEX:dram_bytes>1%`, or with another of `NOUNS`; of many runs
+    also `time>3% of window:20` and `drift:time>5%`.
 
     Raises `WrongUsage` for anything else, and for an invalid regular expression.
     """
@@ -75,7 +96,8 @@ def parse_gate(text: str) -> Gate:
             f'--fail-on "{text}" is no gate.',
             "A gate is MEASURE>LIMIT%, any:MEASURE>LIMIT% or "
             f"kernel:REGEX:MEASURE>LIMIT% (or {':, '.join(NOUNS[1:-1])}:, or {NOUNS[-1]}:),"
-            f" with one of {', '.join(GATED)}. With --operators, kernel:REGEX: finds operators.",
+            f" with one of {', '.join(GATED)}. With --operators, kernel:REGEX: finds operators. Of a history also "
+            "drift:MEASURE>LIMIT%, MEASURE>LIMIT% of window:RUNS, and counts such as instructions.",
             'For example: --fail-on "time>5%" --fail-on "any:time>10%". One gate each; several --fail-on are all held.',
         )
     try:
@@ -86,7 +108,23 @@ def parse_gate(text: str) -> Gate:
             advice="Put a backslash before ( ) [ ] * + ? where they stand for themselves.",
         ) from error
     noun = match["noun"] or match["any"] or ""
-    return Gate(text.strip(), match["measure"], float(match["limit"]) / 100, noun, pattern)
+    window = None if match["window"] is None else int(match["window"])
+    limit = float(match["limit"]) / 100
+    return Gate(text.strip(), match["measure"], limit, noun, pattern, window, match["drift"] is not None)
+
+
+def gates_of_two_runs(texts: Iterable[str]) -> list[Gate]:
+    """Parse the gates that two runs are held to. Raises `WrongUsage` as `parse_gate`, and for those of histories."""
+    gates = [parse_gate(text) for text in texts]
+    for gate in gates:
+        if gate.is_of_histories:
+            raise WrongUsage(
+                f'--fail-on "{gate.text}" is a gate on many runs.',
+                "Two runs have no window and no drift, and are not compared by "
+                f"{', '.join(OF_HISTORIES[:-1])} or {OF_HISTORIES[-1]}.",
+                f'Hold a folder of runs to it: ncu-bench history FOLDER --fail-on "{gate.text}"',
+            )
+    return gates
 
 
 def evaluate(gate: Gate, subjects: Subjects, *, clocks_anyway: bool = False) -> GateOutcome:
@@ -111,8 +149,9 @@ def not_evaluated(gates: Iterable[Gate], reason: str) -> list[GateOutcome]:
 
 
 def exit_code(outcomes: Iterable[GateOutcome]) -> int:
-    """The exit code: 3 if any gate tripped, else 2 if any was refused, else 1 if any was not evaluated, else 0."""
-    return max((EXIT_CODES[one.outcome] for one in outcomes), default=0)
+    """The exit code: 3 if any gate tripped, else 2 if any was refused, else 4 if any was not evaluated, else 0."""
+    worst = max((one.outcome for one in outcomes), key=FROM_GOOD_TO_BAD.index, default=PASSED)
+    return EXIT_CODES[worst]
 
 
 def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOutcome:

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from ncu_tools.numbers.number_format import FORMATS
 
-EXACT = ("launches", "flops", "bytes", "memory", "allocated", "parameters")
+EXACT = (
+    "launches", "flops", "bytes", "memory", "allocated", "parameters",
+    "instructions", "l1_bytes", "registers", "spills", "local_accesses", "shared_bytes",
+)  # fmt: skip
 """Measures without noise: any difference counts."""
 KINDS = {
     "time": "time", "dram_bytes": "byte", "bytes": "byte", "memory": "byte", "allocated": "byte", "flops": "flop",
+    "l1_bytes": "byte", "l2_bytes": "byte", "shared_bytes": "byte",
 }  # fmt: skip
 
 SAME_COUNT = 1e-9

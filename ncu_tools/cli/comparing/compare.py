@@ -10,6 +10,7 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.comparing.old_gates import RemovesOldGates
+from ncu_tools.cli.comparing.shown_gates import require_gates, show_gates, table_of_gates, write_junit
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
@@ -20,10 +21,8 @@ from ncu_tools.cli.options import (
     dask_option,
     echo_heads,
     echo_markdown,
-    echo_text,
     format_option,
     options_in,
-    require_other_output,
     show,
     terminal_width,
 )
@@ -33,19 +32,17 @@ from ncu_tools.cli.tables.compare.shared import (
     LAYER,
     OPERATOR,
     PLACES,
-    RUN,
     Compared,
     CompareOptions,
     CompareRequest,
 )
-from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.columns.registry import column
 from ncu_tools.report.table import Table, printable
 
 if TYPE_CHECKING:
     from ncu_tools.compare.gate import GateOutcome
     from ncu_tools.runs.selection import Selection
 
-GATE_COLUMNS = (RUN, *columns("gate outcome~0 reason"))
 SUMMARY = column("sentence")
 ROWS = Words(
     (KERNEL, LAYER, OPERATOR, CATEGORY, *PLACES),
@@ -112,9 +109,14 @@ def command(
     machine), with a sentence for each model. Counts are exact. Times are noisy, so their change has a 95 % interval; if
     it includes 0, no change was shown.
 
-    A gate ends the command with 3 if its limit is exceeded, and with 1 if it could not be evaluated. A change within
+    A gate ends the command with 3 if its limit is exceeded, and with 4 if it could not be evaluated. A change within
     its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with 2;
+<<<<<<< HEAD
     gates on kernels, per launch, are still judged. With several gates the highest code counts.
+=======
+    those on kernels, per launch, are judged all the same. Of several gates a tripped one counts first, then a refused
+    one.
+>>>>>>> 85a7a878 (Hold the newest of many runs to gates, and end with 4 if one cannot tell)
 
     \b
     Three gates to copy:
@@ -131,14 +133,12 @@ def command(
       ncu-bench compare sweep --across dtype
       ncu-bench compare t4 l4 a100
     """
-    from ncu_tools.compare.gate import evaluate, exit_code, not_evaluated, parse_gate
+    from ncu_tools.compare.compare_kernels import NotComparable
+    from ncu_tools.compare.gate import EXIT_CODES, NOT_EVALUATED, evaluate, exit_code, gates_of_two_runs, not_evaluated
 
     how = how.with_group_of_flags()
-    limits = [parse_gate(text) for text in gates]
-    if junit is not None and not limits:
-        raise WrongUsage("--junit has nothing to write.", "It writes how gates ended.", 'Add one: --fail-on "time>5%"')
-    if junit is not None:
-        require_other_output(junit, runs)
+    limits = gates_of_two_runs(gates)
+    require_gates(junit, limits, runs)
     if how.depth is not None and how.group != LAYER:
         raise WrongUsage("--depth goes with layers.", advice="Add --by layer.")
     require_no_dask(only, dask)
@@ -147,7 +147,9 @@ def command(
         compared = _compared(CompareRequest(runs, how, bool(limits), dask, machine_readable, only))
     except NcuBenchError as error:
         if not isinstance(error, WrongUsage):
-            _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
+            write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
+        if limits and isinstance(error, NotComparable):
+            error.exit_code = EXIT_CODES[NOT_EVALUATED]
         raise
     compared.table.notes = [*_same_runs(runs), *compared.table.notes]
     if output_format == "text" and only is None and dask is None and how == CompareOptions():
@@ -156,7 +158,7 @@ def command(
         name: [evaluate(gate, subjects, clocks_anyway=how.anyway) for gate in limits]
         for name, subjects in compared.subjects.items()
     }
-    _write_junit(junit, outcomes)
+    write_junit(junit, outcomes)
     try:
         _show(compared, outcomes, output_format)
     except BrokenPipeError:
@@ -236,14 +238,9 @@ def _compared(request: CompareRequest) -> Compared:
 
 def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_format: str) -> None:
     """Write the comparison and the outcomes of gates: inside JSON, below text, above Markdown, on stderr for CSV."""
-    rows = [
-        {RUN.name: run, "gate": one.gate.text, "outcome": one.outcome, "reason": one.reason}
-        for run, ones in outcomes.items()
-        for one in ones
-    ]
-    compared.table.extra["gates"] = rows
+    gates = table_of_gates(outcomes)
+    compared.table.extra["gates"] = gates.rows
     echo_heads(compared.heads, output_format, compared.first)
-    gates = Table("gates", GATE_COLUMNS if len(outcomes) > 1 else GATE_COLUMNS[1:], rows)
     summaries = Table("summaries", [SUMMARY], [{SUMMARY.name: one} for one in compared.sentences])
     for above in (gates, summaries) if output_format == "markdown" else ():
         if above.rows:
@@ -251,29 +248,15 @@ def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_for
             click.echo()
     show(compared.table, output_format)
     if output_format == "text":
-        _show_below(compared, gates)
+        _show_below(compared)
     if output_format == "csv":
         for one in compared.sentences:
             click.echo(printable(one), err=True)
-    if rows and output_format in ("csv", "json"):
-        for row in rows:
-            click.echo(printable(f"gate {row['gate']}: {row['outcome']}: {row['reason']} ({row[RUN.name]})"), err=True)
+    if output_format != "markdown":
+        show_gates(outcomes, output_format)
 
 
-def _show_below(compared: Compared, gates: Table) -> None:
+def _show_below(compared: Compared) -> None:
     width = terminal_width()
     for number, line in enumerate(map(printable, compared.sentences)):
         click.echo(("" if number else "\n") + (line if width is None else fill(line, width)))
-    if gates.rows:
-        click.echo()
-        echo_text(gates, full_names=True)
-
-
-def _write_junit(path: Path | None, outcomes: dict[str, list[GateOutcome]]) -> None:
-    if path is None:
-        return
-    from ncu_launch.files.atomic_files import write_bytes_atomically
-
-    from ncu_tools.report.export.junit import to_junit
-
-    write_bytes_atomically(path, to_junit(outcomes))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.comparing.old_gates import RemovesOldGates
+from ncu_tools.cli.comparing.shown_gates import require_gates, rows_of_gates, show_gates, write_junit
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
+    FILE,
     MACHINE_FORMATS,
     dask_option,
     engine_of,
@@ -55,7 +59,7 @@ class HistoryOptions:
     top: int | None = None
 
 
-@click.command()
+@click.command(cls=RemovesOldGates)
 @click.argument("runs", nargs=-1, required=True, metavar="FOLDER|DATASET|URL...")
 @click.option(
     "--by", type=click.Choice(BY), default="kernel", show_default=True,
@@ -68,12 +72,27 @@ class HistoryOptions:
     "--commit", "commits", multiple=True, metavar="RUN=COMMIT",
     help="The commit that a run is of, where its manifest does not say. Repeatable.",
 )  # fmt: skip
+@click.option(
+    "--fail-on", "gates", multiple=True, metavar="GATE",
+    help='Exit with 3 where the newest run grew by more than runs before it: "time>3% of window:20", '
+    '"drift:time>5%", "any:instructions>1%", "kernel:REGEX:registers>0%". Repeatable.',
+)  # fmt: skip
+@click.option("--junit", type=FILE, metavar="FILE", help="Write the gates as JUnit XML too.")
+@click.option("--anyway", is_flag=True, help="Judge times at different clocks as they are.")
 @click.option("--series", is_flag=True, help="Show the series themselves: a row per run, kernel and quantity.")
 @top_option("changes")
 @dask_option
 @format_option
 @options_in(HistoryOptions, "how")
-def command(runs: tuple[str, ...], how: HistoryOptions, dask: str | None, output_format: str) -> None:
+def command(
+    runs: tuple[str, ...],
+    how: HistoryOptions,
+    gates: tuple[str, ...],
+    junit: Path | None,
+    anyway: bool,
+    dask: str | None,
+    output_format: str,
+) -> None:
     """Show what changed over many runs of one program: when, by which commit, and whether it is the code.
 
     FOLDER holds run folders, reports, or both, each of them a run; a dataset holds runs, too. They are ordered by the
@@ -85,28 +104,45 @@ def command(runs: tuple[str, ...], how: HistoryOptions, dask: str | None, output
     Each change has its likely cause, with what was seen: code (counts moved), method (launches, grids, versions),
     machine (only the clock or the device), or noise (none of these).
 
+    A gate holds the newest run against a window of those before it, or with drift: the last runs against the first. It
+    ends the command with 3 if its limit is exceeded, and with 4 if it cannot tell: nothing to hold it against, another
+    device, or a clock that decides.
+
     \b
     Example:
       ncu-bench history runs
+      ncu-bench history runs --fail-on "time>3% of window:20" --fail-on "drift:time>5%"
       ncu-bench history runs --kernel gemm --format json
       ncu-bench history runs --by step --quantity time
       ncu-bench history reports --series --quantity time --format csv
       ncu-bench history runs --commit monday=1f3a5c7 --commit tuesday=9e2b4d6
     """
+    from ncu_tools.compare.gate import WINDOW, evaluate, exit_code, parse_gate
     from ncu_tools.history.causes import changes_of
+    from ncu_tools.history.held import held
     from ncu_tools.history.runs_in_order import ordered_runs
     from ncu_tools.history.series import history_of
 
     _require_names(how)
+    limits = [parse_gate(text) for text in gates]
+    require_gates(junit, limits, runs)
     with engine_of(dask) as engine:
         found = ordered_runs(runs, how.commits, engine)
     history = history_of(found.runs, how.by)
     history.notes += found.notes
-    if how.series:
-        _show_series(history, how, output_format)
-        return
-    changes = [one for one in changes_of(history) if _is_wanted(history, one, how)]
-    _show_changes(history, changes, how, output_format)
+    outcomes = [
+        evaluate(gate, held(history, gate.measure, gate.window or WINDOW, drift=gate.drift), clocks_anyway=anyway)
+        for gate in limits
+    ]
+    newest = history.runs[-1]
+    write_junit(junit, {newest: outcomes})
+    changes = [] if how.series else [one for one in changes_of(history) if _is_wanted(history, one, how)]
+    shown = _series(history, how, output_format) if how.series else _changes(history, changes, how, output_format)
+    shown.extra["gates"] = rows_of_gates({newest: outcomes})
+    show(shown, output_format, head=_head(history, changes))
+    show_gates({newest: outcomes}, output_format)
+    if code := exit_code(outcomes):
+        raise click.exceptions.Exit(code)
 
 
 def _require_names(how: HistoryOptions) -> None:
@@ -142,12 +178,11 @@ def _is_wanted(history: History, change: HistoryChange, how: HistoryOptions) -> 
     )
 
 
-def _show_changes(history: History, changes: list[HistoryChange], how: HistoryOptions, output_format: str) -> None:
+def _changes(history: History, changes: list[HistoryChange], how: HistoryOptions, output_format: str) -> Table:
     top, for_people = rows_shown(how.top, output_format), output_format not in MACHINE_FORMATS
     rows = _rows_for_people(history, changes) if for_people else [_row(history, one) for one in changes]
     more = hidden_rows(len(rows), top, "more row", "more rows")
-    table = Table("history", FOR_PEOPLE if for_people else CHANGES, rows[:top], [*_notes(history, changes), *more])
-    show(table, output_format, head=_head(history, changes))
+    return Table("history", FOR_PEOPLE if for_people else CHANGES, rows[:top], [*_notes(history, changes), *more])
 
 
 def _row(history: History, change: HistoryChange) -> dict[str, Any]:
@@ -195,7 +230,7 @@ def _rows_for_people(history: History, changes: list[HistoryChange]) -> list[dic
     return rows
 
 
-def _show_series(history: History, how: HistoryOptions, output_format: str) -> None:
+def _series(history: History, how: HistoryOptions, output_format: str) -> Table:
     from ncu_tools.history.quantities import quantities
     from ncu_tools.numbers.number_format import FORMATS
 
@@ -216,7 +251,7 @@ def _show_series(history: History, how: HistoryOptions, output_format: str) -> N
                     })  # fmt: skip
     top = rows_shown(how.top, output_format)
     more = hidden_rows(len(rows), top, "more value", "more values")
-    show(Table("history", SERIES, rows[:top], [*history.notes, *more]), output_format, head=_head(history, []))
+    return Table("history", SERIES, rows[:top], [*history.notes, *more])
 
 
 def _head(history: History, changes: list[HistoryChange]) -> Any:

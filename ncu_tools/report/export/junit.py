@@ -10,18 +10,18 @@ from pathlib import Path
 from ncu_tools.compare.gate import NOT_EVALUATED, NOT_SHOWN_TO_TRIP, REFUSED, TRIPPED, GateOutcome
 from ncu_tools.report.table import printable
 
-SUITE = "ncu-bench compare"
+SUITES = ("ncu-bench compare", "ncu-bench history")
 MOST_BEGINNING = 400
-_BEGINNING = re.compile(rb"<\?xml[^>]*>\s*<testsuites>\s*<testsuite name=\"" + SUITE.encode())
+_BEGINNING = re.compile(rb"<\?xml[^>]*>\s*<testsuites>\s*<testsuite name=\"(?:" + "|".join(SUITES).encode() + b")")
 _NOT_IN_XML = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
-def to_junit(outcomes: Mapping[str, Sequence[GateOutcome]]) -> bytes:
+def to_junit(outcomes: Mapping[str, Sequence[GateOutcome]], suite_name: str = SUITES[0]) -> bytes:
     """The outcomes of each new run as an XML document: tripped is a failure, not evaluated and refused are errors."""
     every = [one for ones in outcomes.values() for one in ones]
     suites = ET.Element("testsuites")
     suite = ET.SubElement(
-        suites, "testsuite", name=SUITE, tests=str(len(every)),
+        suites, "testsuite", name=suite_name, tests=str(len(every)),
         failures=str(sum(one.outcome == TRIPPED for one in every)),
         errors=str(sum(one.outcome in (NOT_EVALUATED, REFUSED) for one in every)),
     )  # fmt: skip

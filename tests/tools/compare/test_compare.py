@@ -509,11 +509,11 @@ class TestGates:
         assert found.outcome == "tripped"
         assert "from nothing" in found.reason
 
-    def test_the_exit_code_is_3_if_one_trips_and_1_if_one_cannot_be_evaluated(self) -> None:
+    def test_the_exit_code_is_3_if_one_trips_and_4_if_one_cannot_be_evaluated(self) -> None:
         base, new = [one(ns=10_000)], [one(ns=11_000)]
         tripped, passed, unknown = (gated(text, base, new) for text in ("time>5%", "flops>0%", "memory>2%"))
         assert exit_code([passed]) == 0
-        assert exit_code([passed, unknown]) == 1
+        assert exit_code([passed, unknown]) == 4
         assert exit_code([passed, unknown, tripped]) == 3
 
 
@@ -555,8 +555,8 @@ class TestTheCommand:
         assert "tripped" in out
         assert "passed" in out
 
-    def test_exits_with_1_if_a_gate_has_no_data(self, files: tuple[str, str]) -> None:
-        assert run(["compare", *files, "--fail-on", "memory>2%"]) == 1
+    def test_exits_with_4_if_a_gate_has_no_data(self, files: tuple[str, str]) -> None:
+        assert run(["compare", *files, "--fail-on", "memory>2%"]) == 4
 
     @pytest.mark.parametrize(
         "more", [["--fail-on", "time>x%"], ["--fail-on", "kernel:(:time>1%"], ["--junit", "x.xml"]]
@@ -633,7 +633,7 @@ class TestRunsOfDifferentConditions:
     ) -> None:
         runs = self.folder(tmp_path / "a", "base"), self.folder(tmp_path / "b", "none")
         file = tmp_path / "gates.xml"
-        assert run(["compare", *runs, "--fail-on", "time>5%", "--junit", str(file)]) == 1
+        assert run(["compare", *runs, "--fail-on", "time>5%", "--junit", str(file)]) == 4
         error = capsys.readouterr().err
         assert "clock control: base in the base, none in the new run" in error
         assert "--anyway" in error

@@ -35,7 +35,7 @@ def test_a_gate_does_not_pass_for_the_match_that_stayed(tmp_path: Path) -> None:
     new = written(tmp_path / "new.parquet", SPLIT, kernel(LOSS, 10_000))
     junit = tmp_path / "gates.xml"
     found = ran("compare", base, new, "--fail-on", "kernel:softmax:time>5%", "--junit", str(junit))
-    assert found.exit_code == 1
+    assert found.exit_code == 4
     assert "not evaluated" in found.stdout
     assert "softmax_forward: has left the new run" in " ".join(found.stdout.split())
     suite = ET.parse(junit).find("testsuite")  # noqa: S314 - written by the command
@@ -59,6 +59,6 @@ def test_a_gate_passes_where_what_is_gone_does_not_match(tmp_path: Path) -> None
 def test_a_layer_of_which_a_phase_is_gone_does_not_pass_by_the_other(tmp_path: Path, phases: tuple[str, str]) -> None:
     both = [kernel("k", 10_000, module="net.d", phase=phase) for phase in phases]
     base, new = written(tmp_path / "base.parquet", *both), written(tmp_path / "new.parquet", both[0])
-    assert ran("compare", base, new, "--layers", "--fail-on", "layer:net.d:time>5%").exit_code == 1
+    assert ran("compare", base, new, "--layers", "--fail-on", "layer:net.d:time>5%").exit_code == 4
     stays = f"layer:{phases[0]} net.d:time>5%"
     assert ran("compare", base, new, "--layers", "--fail-on", stays).exit_code == 0
