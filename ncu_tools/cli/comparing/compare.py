@@ -111,12 +111,7 @@ def command(
 
     A gate ends the command with 3 if its limit is exceeded, and with 4 if it could not be evaluated. A change within
     its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with 2;
-<<<<<<< HEAD
-    gates on kernels, per launch, are still judged. With several gates the highest code counts.
-=======
-    those on kernels, per launch, are judged all the same. Of several gates a tripped one counts first, then a refused
-    one.
->>>>>>> 85a7a878 (Hold the newest of many runs to gates, and end with 4 if one cannot tell)
+    gates on kernels, per launch, are still judged. With several gates a tripped one counts first, then a refused one.
 
     \b
     Three gates to copy:
