@@ -128,9 +128,9 @@ def order_of_machines(name: str, found: Unseen) -> str:
     """Share of GPU pairs with the right order by expected time, among pairs whose measured times differ by 20 %."""
     same: dict[tuple[object, ...], list[tuple[float, float]]] = {}
     for one, expected in found:
-        columns = (
-            [column.tolist() for column in one.measured.work.values()] if name != "model" else [one.groups.tolist()]
-        )
+        work = one.measured.work
+        of_model = [one.groups.tolist(), *(work[size].tolist() for size in ("batch", "pixels") if size in work)]
+        columns = of_model if name == "model" else [column.tolist() for column in work.values()]
         for at, key in enumerate(zip(*columns, strict=True)):
             same.setdefault((one.dtype, *key), []).append((float(one.measured.time_us[at]), float(expected[at])))
     pairs = [

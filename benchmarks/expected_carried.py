@@ -43,8 +43,8 @@ def carried(everything: Sequence[MeasuredTimes]) -> Iterator[str]:
             rows = carried_run(run, find_machine(source), [find_machine(target)], learnt)
             found[source, target] += [(row, there[_shape_of(row)]) for row in rows]
     yield HEAD
-    for (source, target), rows in found.items():
-        known = [(row, ns) for row, ns in rows if ns > LONG_NS and row.expected_ns and row.roof_ratio]
+    for (source, target), pairs in found.items():
+        known = [(row, ns) for row, ns in pairs if ns > LONG_NS and row.expected_ns and row.roof_ratio]
         columns = [
             (row.expected_ns, row.low_ns, row.high_ns, row.time_ns / (row.roof_ratio or 1), ns) for row, ns in known
         ]

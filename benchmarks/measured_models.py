@@ -103,9 +103,10 @@ def model_times(folder: Path = FOLDER) -> list[MeasuredTimes]:
         dtype = "fp16" if point.how.startswith("bf16") else "fp32"
         if dtype == "fp32":
             counted = [one._replace(moved=2 * one.moved) for one in counted]
-        work = model_work(counted, find_machine(point.machine), dtype, dtype, learnt)
+        work = model_work(counted, find_machine(point.machine), dtype, dtype, learnt, compiled="compiled" in point.how)
         if not isinstance(work, str):
             row = {name: float(column[0]) for name, column in work.items()}
+            row |= {"batch": float(point.batch), "pixels": float(point.size)}
             together.setdefault((point.machine, point.how), []).append((row, point))
     return [
         MeasuredTimes(

@@ -64,11 +64,11 @@ def expected_model(
         return None
     if len(operators) == 1 and (product := operators[0].product) is not None and product.number == 1:
         return _of_one(product, machine, dtype if not product.is_convolution else convolutions or dtype, learnt)
-    work = model_work(operators, machine, dtype, convolutions or dtype, learnt)
-    if isinstance(work, str):
-        return None
     found = []
     for how in (EAGER, COMPILED):
+        work = model_work(operators, machine, dtype, convolutions or dtype, learnt, compiled=how == COMPILED)
+        if isinstance(work, str):
+            return None
         basis = learnt.basis("model", machine, dtype, how)
         times = MODEL.best(NOTHING, work, basis.logs)[0]
         found.append((times, basis))

@@ -119,6 +119,8 @@ class Learnt:
             [np.mean([one.logs for one in group], axis=0) for group in chosen], axis=0,
             weights=[_alike(machine, group, dtype) for group in chosen],
         )  # fmt: skip
+        if kind == "model":
+            logs = self._with_the_quickest_host(logs)
         known = [group for group in groups if all(one.corrections is not None for one in group)]
         tables = [np.mean([one.corrections for one in group if one.corrections is not None], axis=0) for group in known]
         words = f"its siblings {who}" if kin else "GPUs of other families"
@@ -128,6 +130,13 @@ class Learnt:
             (kind, FAMILIES, "bf16"), entries[0].spread
         )
         return Basis(basis, words, logs, corrections, spread)
+
+    def _with_the_quickest_host(self, logs: Floats) -> Floats:
+        """The numbers of a model with the least time of the host of all that were measured: a host is no GPU's own."""
+        place = list(KINDS["model"].physics.numbers).index("host_us")
+        logs = logs.copy()
+        logs[place] = min(float(one.logs[place]) for one in self.entries if one.kind == "model")
+        return logs
 
     def _of_another_type(self, kind: str, machine: Machine, dtype: str, also: str) -> Basis:
         """Physics of 16 bits, which every GPU was measured in, without its corrections; else with the usual numbers."""

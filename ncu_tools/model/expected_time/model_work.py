@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,10 @@ from ncu_tools.model.expected_time.operator_shapes import Product, product_of, s
 from ncu_tools.model.expected_time.physics import Floats
 
 NORMALISING = re.compile("norm|softmax")
+ATTENTION = "scaled_dot_product_attention"
+TAKEN_APART, PRODUCTS = "_safe_softmax", ("bmm", "matmul")
+"""What PyTorch makes of attention with a mask where no GPU is there, and its products."""
+BESIDE = ("_to_copy", "mul", "clone")
 FEW_CHANNELS = 8
 """Channels of a group of a convolution below which tensor cores are not used well, and bytes decide."""
 
@@ -51,13 +57,67 @@ class ModelOperator(NamedTuple):
         return product_of(self.name, shapes_in(self.shapes), self.flops) if self.flops > 0 else None
 
 
+def _plain(name: str) -> str:
+    """addmm of aten::addmm and aten.addmm.default."""
+    return name.replace("::", ".").removeprefix("aten.").split(".")[0]
+
+
+def whole_attention(operators: Sequence[ModelOperator]) -> list[ModelOperator]:
+    """Operators with attention as one, where it was taken apart for want of a GPU: a GPU computes it in one kernel.
+
+    Attention on tensors of more or fewer than four dimensions is taken apart on GPUs too.
+    """
+    names = [_plain(one.name) for one in operators]
+    kept: list[ModelOperator | None] = list(operators)
+    for place in (at for at, name in enumerate(names) if name == TAKEN_APART):
+        before = next((at for at in range(place, -1, -1) if names[at] in PRODUCTS), None)
+        after = next((at for at in range(place, len(names)) if names[at] in PRODUCTS), None)
+        shapes = shapes_in(operators[place].shapes)
+        if before is None or after is None or not shapes or len(shapes[0]) != 4:
+            continue
+        pairs = [shapes_in(operators[at].shapes) for at in (before, after)]
+        if any(len(pair) < 2 for pair in pairs):
+            continue
+        (query, key), (scores, value) = (pair[:2] for pair in pairs)
+        sizes = {prod(query), prod(key), prod(value)}
+        while before > 0 and names[before - 1] in BESIDE and _size(operators[before - 1]) in sizes:
+            before -= 1
+        element = operators[after].moved / (prod(scores) + prod(value) + prod(query[:-1]) * value[-1])
+        moved = element * (sum(sizes) if len(sizes) == 3 else 3 * prod(query)) + element * prod(query[:-1]) * value[-1]
+        flops = sum(operators[at].flops for at in range(before, after + 1))
+        kept[before : after + 1] = [None] * (after + 1 - before)
+        kept[before] = ModelOperator(ATTENTION, None, flops, moved)
+    return [one for one in kept if one is not None]
+
+
+def _size(operator: ModelOperator) -> int:
+    shapes = shapes_in(operator.shapes)
+    return prod(shapes[0]) if shapes else 0
+
+
+def fused(operators: Sequence[ModelOperator]) -> list[ModelOperator]:
+    """Operators as torch.compile runs them: neighbours that only move data are one kernel, of the most bytes of any."""
+    found: list[ModelOperator] = []
+    for moves, some in groupby(operators, lambda one: one.group in ("moving", "normalising")):
+        neighbours = list(some)
+        if moves:
+            names = [one.name for one in neighbours if one.group == "normalising"]
+            name = names[0] if names else neighbours[0].name
+            neighbours = [ModelOperator(name, None, 0.0, max(one.moved for one in neighbours))]
+        found += neighbours
+    return found
+
+
 def model_work(
-    operators: Sequence[ModelOperator], machine: Machine, dtype: str, convolutions: str, learnt: Learnt
-) -> dict[str, Floats] | str:
+    operators: Sequence[ModelOperator], machine: Machine, dtype: str, convolutions: str, learnt: Learnt,
+    *, compiled: bool = False,
+) -> dict[str, Floats] | str:  # fmt: skip
     """Microseconds of each group of operators on a machine, or why they are not known.
 
     `dtype` is that of products, `convolutions` that of convolutions: TF32 where PyTorch computes FP32 so.
     """
+    operators = whole_attention(operators)
+    operators = fused(operators) if compiled else operators
     sums = dict.fromkeys(GROUPS, 0.0)
     for kind, name in (("products", dtype), ("pointwise", convolutions), ("convolutions", convolutions)):
         hardware = hardware_of(machine, name)
@@ -66,9 +126,10 @@ def model_work(
         products = [one.product for one in operators if one.group == kind]
         known = [one for one in products if one is not None]
         if known:
-            rows, n, k = np.array([(one.m * one.number, one.n, one.k) for one in known], float).T
+            sizes = [(one.m, one.n, one.k, one.number, one.distinct) for one in known]
+            m, n, k, number, distinct = np.array(sizes, float).T
             basis = learnt.basis("gemm", machine, name)
-            work = gemm_work(rows, n, k, types()[name])
+            work = gemm_work(m, n, k, types()[name], number, distinct)
             sums[kind] = float(KINDS["gemm"].physics.best(hardware, work, basis.logs)[0].sum())
     peak = hardware_of(machine, dtype)
     for one in operators:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.model.expected_time.expected_models import expected_model, is_learnt
+from ncu_tools.model.expected_time.hardware import Hardware
 from ncu_tools.model.expected_time.learnt_times import shipped
-from ncu_tools.model.expected_time.model_work import ModelOperator, model_work
+from ncu_tools.model.expected_time.model_time import MODEL
+from ncu_tools.model.expected_time.model_work import ModelOperator, fused, model_work, whole_attention
 
+HARDWARE = Hardware(1.0, 1.0, 1.0, 0.0)
 PRODUCT = ModelOperator("aten::addmm", "4096 4096x4096 4096x4096", 2 * 4096.0**3, 3 * 2 * 4096.0**2)
 POINTWISE = ModelOperator("aten::convolution", "8x64x56x56 256x64x1x1", 2.0 * 8 * 56 * 56 * 64 * 256, 16e6)
 WIDE = ModelOperator("aten::convolution", "8x64x56x56 64x64x3x3", 2.0 * 8 * 56 * 56 * 64 * 64 * 9, 6e6)
@@ -61,3 +65,52 @@ def test_only_phases_that_were_measured_are_expected() -> None:
     assert is_learnt("forward")
     assert not is_learnt("backward")
     assert not is_learnt(None)
+
+
+class TestAttentionTakenApart:
+    SCORES = ModelOperator("aten.bmm", "12x64x32 12x32x64", 2 * 12 * 64 * 32 * 64.0, 2.0 * 12 * (2 * 64 * 32 + 64 * 64))
+    VALUES = ModelOperator("aten.bmm", "12x64x64 12x64x32", 2 * 12 * 64 * 64 * 32.0, 2.0 * 12 * (2 * 64 * 32 + 64 * 64))
+    MASK = ModelOperator("aten.add", "3x4x64x64 4x64x64", 0.0, 1e6)
+    APART = (
+        PRODUCT, ModelOperator("aten.clone", "3x4x64x32", 0.0, 1e5), SCORES, MASK,
+        ModelOperator("aten._safe_softmax", "3x4x64x64", 0.0, 1e6), VALUES, ADD,
+    )  # fmt: skip
+
+    def test_is_one_operator_that_does_not_move_its_scores(self) -> None:
+        first, attention, last = whole_attention(self.APART)
+        assert (first, last) == (PRODUCT, ADD)
+        assert attention.group == "attention"
+        assert attention.flops == self.SCORES.flops + self.VALUES.flops
+        assert attention.moved == pytest.approx(2 * 4 * 12 * 64 * 32)
+
+    def test_stays_apart_on_other_tensors_than_a_gpu_has_a_kernel_for(self) -> None:
+        apart = [one if "softmax" not in one.name else one._replace(shapes="3x2x2x64x64") for one in self.APART]
+        assert whole_attention(apart) == apart
+
+    def test_without_its_products_stays_as_it_is(self) -> None:
+        alone = [self.APART[4], ADD]
+        assert whole_attention(alone) == alone
+
+
+def test_compiled_neighbours_that_move_data_are_one_kernel_and_products_part_them() -> None:
+    found = fused([ADD, NORM, ADD, PRODUCT, ADD, ADD])
+    assert [(one.group, one.moved) for one in found] == [
+        ("normalising", ADD.moved), ("products", PRODUCT.moved), ("moving", ADD.moved),
+    ]  # fmt: skip
+
+
+def test_a_model_takes_the_longer_of_its_gpu_and_its_host() -> None:
+    work = {name: np.zeros(2) for name in MODEL.numbers} | {
+        "moving": np.array([1e5, 1.0]),
+        "operators": np.full(2, 100),
+    }
+    start = MODEL.start
+    long, short = MODEL.best(HARDWARE, work, start)[0]
+    assert long == pytest.approx(1e5 * MODEL.numbers["moving"].start, rel=0.01)
+    assert short == pytest.approx(100 * MODEL.numbers["host_us"].start, rel=0.01)
+
+
+def test_a_gpu_that_was_not_measured_has_the_quickest_host_of_those_that_were() -> None:
+    place = list(MODEL.numbers).index("host_us")
+    found = shipped().basis("model", find_machine("b200"), "bf16", ", eager").logs[place]
+    assert found == min(one.logs[place] for one in shipped().entries if one.kind == "model")
