@@ -8,7 +8,7 @@ import numpy as np
 
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.timeline.graph.critical_path import PATH_KINDS
-from ncu_tools.timeline.graph.evidence import BOUNDS_ONLY
+from ncu_tools.timeline.graph.evidence import BOUNDS_ONLY, REFUSED
 from ncu_tools.timeline.levers.situation import told_of_step_levers
 from ncu_tools.timeline.levers.step_advice import LeverOnStep, SavedByStep, StepAdvice
 
@@ -25,6 +25,7 @@ SHOWN = columns(
 PATH = columns("path.kind path.time_ns path.share")
 BASIS = "replay of the recorded step"
 NOT_CONFIRMED = "not confirmed on a GPU"
+TOO_LITTLE = "not to be relied on, as the recording explains too little"
 
 
 def lever_rows(found: StepAdvice) -> list[Row]:
@@ -53,7 +54,7 @@ def _lever_row(found: StepAdvice, one: LeverOnStep) -> Row:
 
 
 def _confidence(found: StepAdvice) -> str | None:
-    return BOUNDS_ONLY if found.evidence.level == BOUNDS_ONLY else None
+    return {BOUNDS_ONLY: BOUNDS_ONLY, REFUSED: TOO_LITTLE}.get(found.evidence.level)
 
 
 def path_rows(found: StepAdvice) -> list[Row]:

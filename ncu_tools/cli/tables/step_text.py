@@ -8,7 +8,6 @@ from typing import Any
 from ncu_tools.cli.tables.part_text import hanging, paragraph
 from ncu_tools.numbers.number_format import duration, percent
 from ncu_tools.report.step_advice_table import path_rows
-from ncu_tools.timeline.levers.situation import told_of_step_levers
 from ncu_tools.timeline.levers.step_advice import StepAdvice
 
 Row = dict[str, Any]
@@ -21,7 +20,7 @@ def step_lines(found: StepAdvice, rows: Sequence[Row], width: int) -> Iterator[s
         yield ""
         yield from _lever_lines(row, number, width)
     for pair in found.pairs[:2]:
-        both = " and ".join(str(told_of_step_levers()[one]["title"]) for one in pair.levers)
+        both = " and ".join(pair.titles)
         text = (
             f"Together, {both} save up to {duration(pair.saves.high_ns)}, "
             f"{percent(pair.saves.share(pair.saves.high_ns) or 0)} of the {found.step}: more than their sum, as each "

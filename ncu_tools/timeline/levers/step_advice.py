@@ -73,9 +73,10 @@ class LeverOnStep:
 
 @dataclass(frozen=True)
 class PairOfLevers:
-    """Two levers that bring more together than each for itself."""
+    """Two levers, by their ids, or two what-ifs of the user, that bring more together than each for itself."""
 
     levers: tuple[str, str]
+    titles: tuple[str, str]
     saves: SavedByStep
 
 
@@ -84,8 +85,8 @@ class StepAdvice:
     """Advice on a recording of `steps` steps of `step_ns`, called `step` (the whole recording where none are marked).
 
     `host_alone_ns` and `gpu_alone_ns` are how long a step would be if the other took no time: the shorter one is the
-    second path. `asked` are the what-ifs of the user with what each saves. `levers` save most first; none where the
-    recording explains too little.
+    second path. `asked` are the what-ifs of the user with what each saves. `pairs` are of them, then of the levers.
+    `levers` save most first; none where the recording explains too little.
     """
 
     step: str
@@ -125,10 +126,13 @@ def step_advice(activity: Activity, machine: Machine | None = None, asked: Seque
     ]
     worth = lever_facts()["shown"]["share"] * step_ns
     levers = sorted((one for one in levers if one.saves.high_ns >= worth), key=lambda one: one.rank)
+    of_user = [(one.title, one.title, one, saves) for one, saves in zip(wanted[: len(asked)], of_asked, strict=False)]
+    of_levers = [(one.lever, one.title, one.found.what_if, one.saves) for one in levers]
     return StepAdvice(
         name, steps, step_ns, situation.path, situation.evidence, host_alone, gpu_alone,
         [(one.title, saves) for one, saves in zip(wanted, of_asked, strict=True)], levers,
-        _pairs(graph, levers, steps, step_ns), situation, _notes(situation),
+        [pair for some in (of_user, of_levers) for pair in _pairs(graph, some, steps, step_ns)], situation,
+        _notes(situation),
     )  # fmt: skip
 
 
@@ -181,17 +185,21 @@ def _no_host(graph: StepGraph) -> Change:
     return change
 
 
-def _pairs(graph: StepGraph, levers: Sequence[LeverOnStep], steps: int, step_ns: float) -> list[PairOfLevers]:
-    """Pairs of the first levers that save clearly more together than their sum, or where one needs the other."""
+_Chosen = tuple[str, str, WhatIf, SavedByStep]
+"""Name, title, what changes, and what that saves."""
+
+
+def _pairs(graph: StepGraph, chosen: Sequence[_Chosen], steps: int, step_ns: float) -> list[PairOfLevers]:
+    """Pairs that save clearly more together than their sum, or where one needs the other; the best first."""
     limits = lever_facts()["shown"]
-    chosen = list(combinations(levers[: limits["most_in_pairs"]], 2))
-    both = savings(graph, [one.found.what_if & other.found.what_if for one, other in chosen])
+    pairs = list(combinations(chosen[: limits["most_in_pairs"]], 2))
+    both = savings(graph, [one[2] & other[2] for one, other in pairs]) if pairs else []
     found = []
-    for (one, other), saved in zip(chosen, both, strict=True):
+    for (one, other), saved in zip(pairs, both, strict=True):
         saves = _of_step(saved, steps, step_ns)
-        apart = max(0.0, one.saves.high_ns) + max(0.0, other.saves.high_ns)
+        apart = max(0.0, one[3].high_ns) + max(0.0, other[3].high_ns)
         if saves.high_ns > limits["pair"] * apart and saves.high_ns - apart > limits["pair_share"] * step_ns:
-            found.append(PairOfLevers((one.lever, other.lever), saves))
+            found.append(PairOfLevers((one[0], other[0]), (one[1], other[1]), saves))
     return sorted(found, key=lambda one: -one.saves.high_ns)
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,11 +36,11 @@ def launches(change: Callable[[int], tuple[Operation, Sequence[Call]]], ranges: 
     return recording([one for one, _ in rows], [call for _, calls in rows for call in calls], ranges)
 
 
-def kernel(at: int, **more: int) -> Operation:
+def kernel(at: int, **more: Any) -> Operation:
     return Operation(10 * at + 5, 10 * at + 13, "k", at)._replace(**more)
 
 
-def call(at: int, **more: int) -> Call:
+def call(at: int, **more: Any) -> Call:
     return Call(10 * at, 10 * at + 1, correlation=at)._replace(**more)
 
 

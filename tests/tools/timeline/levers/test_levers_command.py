@@ -75,6 +75,32 @@ def test_what_ifs_are_answered_first_alone_and_together(trace: str) -> None:
     assert found["rows"][1]["saves_high_ns"] == pytest.approx(10e6, rel=0.05)
 
 
+def test_what_ifs_that_need_each_other_are_named_as_a_pair(tmp_path: Path) -> None:
+    """Kernels of 200 us, launched every 200 us: either alone leaves the other, and the launch latency brings nothing."""
+    events = [event("cpu_op", "aten::mul", 0, 20_000)]
+    for number in range(50):
+        at = 200 * number + 190
+        events.append(event("cuda_runtime", "cudaLaunchKernel", at, 5, correlation=number + 1))
+        events.append(event("kernel", "k", at + 10, 199, correlation=number + 1, device=0, stream=7))
+    path = tmp_path / "pair.json"
+    path.write_text(json.dumps({"traceEvents": events[1:]}), "utf-8")
+    asked = ("--what-if", "kernels=0.5x", "--what-if", "gap:host=0.5x", "--what-if", "gap:launch=0")
+    found = json.loads(ran("advise", str(path), *asked, "--format", "json").stdout)
+    assert found["together"][0]["levers"] == ["kernels=0.5x", "gap:host=0.5x"]
+    assert found["together"][0]["saves_high"] == pytest.approx(0.5, abs=0.05)
+    assert max(row["saves_high"] for row in found["rows"][:3]) < 0.05
+    assert "Together, kernels=0.5x and gap:host=0.5x save up to 4." in ran("advise", str(path), *asked).stdout
+
+
+def test_a_what_if_of_a_recording_that_explains_too_little_says_so(tmp_path: Path) -> None:
+    events = [
+        event("kernel", "k", 1000 * number, 10, correlation=number + 1, device=0, stream=7) for number in range(3)
+    ]
+    path = tmp_path / "gaps.json"
+    path.write_text(json.dumps({"traceEvents": events}), "utf-8")
+    assert "not to be relied on" in ran("advise", str(path), "--what-if", "k=0.5x").stdout.replace("\n    ", " ")
+
+
 def test_the_path_alone_is_a_table_of_its_kinds(trace: str) -> None:
     assert "if the host took no time" in ran("timeline", trace, "--part", "path").stdout
     csv = ran("timeline", trace, "--part", "path", "--format", "csv").stdout.splitlines()
