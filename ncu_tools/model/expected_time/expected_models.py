@@ -74,4 +74,5 @@ def expected_model(
         found.append((times, basis))
     (eager, basis), (compiled, _) = found
     low, high = bounds(eager, basis.spread)
-    return ExpectedModel(float(eager[0]), float(low[0]), float(high[0]), float(compiled[0]), basis.words)
+    us = float(eager[0])
+    return ExpectedModel(us, float(low[0]), float(high[0]), min(float(compiled[0]), us), basis.words)

@@ -120,7 +120,7 @@ class Learnt:
             weights=[_alike(machine, group, dtype) for group in chosen],
         )  # fmt: skip
         if kind == "model":
-            logs = self._with_the_quickest_host(logs)
+            logs = _with_the_quickest_host(logs, entries)
         known = [group for group in groups if all(one.corrections is not None for one in group)]
         tables = [np.mean([one.corrections for one in group if one.corrections is not None], axis=0) for group in known]
         words = f"its siblings {who}" if kin else "GPUs of other families"
@@ -131,13 +131,6 @@ class Learnt:
         )
         return Basis(basis, words, logs, corrections, spread)
 
-    def _with_the_quickest_host(self, logs: Floats) -> Floats:
-        """The numbers of a model with the least time of the host of all that were measured: a host is no GPU's own."""
-        place = list(KINDS["model"].physics.numbers).index("host_us")
-        logs = logs.copy()
-        logs[place] = min(float(one.logs[place]) for one in self.entries if one.kind == "model")
-        return logs
-
     def _of_another_type(self, kind: str, machine: Machine, dtype: str, also: str) -> Basis:
         """Physics of 16 bits, which every GPU was measured in, without its corrections; else with the usual numbers."""
         words = f"physics alone, no times of {dtype} are known"
@@ -146,6 +139,14 @@ class Learnt:
         found = self.basis(kind, machine, "bf16", also)
         found = _within_power(found, kind, machine, dtype)
         return Basis(PHYSICS, words, found.logs, None, self.unknown.get((kind, PHYSICS, "bf16"), found.spread))
+
+
+def _with_the_quickest_host(logs: Floats, entries: Sequence[LearntEntry]) -> Floats:
+    """The numbers of a model with the least time of the host of those measured: a host is no GPU's own."""
+    place = list(KINDS["model"].physics.numbers).index("host_us")
+    logs = logs.copy()
+    logs[place] = min(float(one.logs[place]) for one in entries)
+    return logs
 
 
 def _within_power(basis: Basis, kind: str, machine: Machine, dtype: str) -> Basis:
