@@ -11,7 +11,7 @@ from ncu_parsers.sources.sources import Source, is_here
 from ncu_tools.kernels.source.inside_of_run import PER_INSTRUCTION, has_instructions
 from ncu_tools.kernels.source.load_instructions import load_instructions
 
-OF_INSTRUCTIONS = frozenset({"inst_executed", "samples", "l2_sectors", "avg_threads"})
+OF_INSTRUCTIONS = frozenset({"inst_executed", "samples", "l2_sectors", "avg_threads", "shared_wavefronts"})
 """What levers ask of single instructions."""
 
 

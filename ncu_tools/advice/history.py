@@ -5,6 +5,8 @@ The first line names the version. A line that is damaged is kept as it is, and n
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +15,12 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import lock_beside, write_whole
 
 VERSION = "<!-- ncu-bench advise --log, version 1 -->"
-STARTS_WITH = "<!-- ncu-bench advise --log, version "
+_OTHER_VERSION = re.compile(r"<!-- ncu-bench advise --log, version (\d+) -->")
+OTHER_FILE = "Name another file with --log."
+
+
+_MARKS = re.compile(r"([|<])")
+"""What would part a cell of a Markdown table, or be read as HTML."""
 
 
 class LoggedChange(NamedTuple):
@@ -31,37 +38,68 @@ class LoggedChange(NamedTuple):
     @property
     def line(self) -> str:
         """The change as a row of the table."""
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in self) + " |"
+        return "| " + " | ".join(_MARKS.sub(r"\\\1", " ".join(cell.split())) for cell in self) + " |"
 
 
 HEAD = (VERSION, "", LoggedChange(*LoggedChange._fields).line, "|" + " --- |" * len(LoggedChange._fields))
+_HEAD_TEXT = "\n".join(HEAD)
 
 
 def append(path: Path, changes: Sequence[LoggedChange]) -> list[str]:
     """Append changes to a history, all or none; returns a note for each damaged line, which stays.
 
-    Raises `NcuBenchError` if the file is of another kind or version, or cannot be written.
+    Raises `NcuBenchError`, and writes nothing, if the folder is missing, if the file is of another kind or version or
+    was cut off, or if it cannot be read or written.
     """
+    if not path.parent.is_dir():
+        raise NcuBenchError(
+            f"The folder of {path} does not exist.",
+            "--log makes a file, but no folder.",
+            f"mkdir -p {shlex.quote(str(path.parent))}",
+        )
     with lock_beside(path):
         try:
-            lines = path.read_text("utf-8").splitlines() if path.exists() else list(HEAD)
+            text = path.read_text("utf-8") if path.exists() else ""
         except (OSError, UnicodeDecodeError) as error:
-            raise NcuBenchError(f"{path} cannot be read as a history.", str(error), "Name another file.") from error
-        lines = lines or list(HEAD)
-        if lines[0] != VERSION:
-            is_other = lines[0].startswith(STARTS_WITH)
             raise NcuBenchError(
-                f"{path} is {'a history of another version' if is_other else 'no history of ncu-bench advise'}.",
-                "Its first line is not the one that --log writes.",
-                "Name another file with --log.",
-            )
+                f"{path} cannot be read as a history.", "It is no text that --log wrote.", OTHER_FILE
+            ) from error
+        _require_whole(path, text)
+        lines = text.splitlines() or list(HEAD)
         notes = [
             f"line {number} of {path} is no change, and was kept: {line[:60]}"
             for number, line in enumerate(lines[len(HEAD) :], len(HEAD) + 1)
             if line.strip() and _cells(line) != len(LoggedChange._fields)
         ]
-        write_whole(path, ("\n".join([*lines, *(change.line for change in changes)]) + "\n").encode())
+        try:
+            write_whole(path, ("\n".join([*lines, *(change.line for change in changes)]) + "\n").encode())
+        except OSError as error:
+            raise NcuBenchError(f"{path} cannot be written.", error.strerror or str(error), OTHER_FILE) from error
     return notes
+
+
+def _require_whole(path: Path, text: str) -> None:
+    """Raise `NcuBenchError` for a text that is no whole history of this version; "" is an empty one."""
+    if not text:
+        return
+    first, *_ = text.splitlines() or [""]
+    other = _OTHER_VERSION.fullmatch(first)
+    if other is not None and first != VERSION:
+        raise NcuBenchError(
+            f"{path} is a history of version {other[1]}, and this program writes version 1.",
+            "A newer ncu-bench wrote it.",
+            "Update ncu-bench, or name another file with --log.",
+        )
+    if first != VERSION:
+        raise NcuBenchError(
+            f"{path} is no history of ncu-bench advise.", "Its first line is not the one that --log writes.", OTHER_FILE
+        )
+    if tuple(text.splitlines()[: len(HEAD)]) != HEAD or not text.endswith("\n"):
+        raise NcuBenchError(
+            f"{path} is a damaged history: its {'end' if text.startswith(_HEAD_TEXT) else 'head'} is missing.",
+            "Writing it was cut off, or somebody edited it.",
+            "Mend it by hand, or name another file with --log.",
+        )
 
 
 def _cells(line: str) -> int:

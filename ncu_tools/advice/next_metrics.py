@@ -12,6 +12,7 @@ from ncu_launch.counters.pass_counts import passes_of
 
 from ncu_tools.advice.advise import Advice, KernelAdvice
 from ncu_tools.advice.situation.kernel_situation import Situation
+from ncu_tools.numbers.number_format import counted
 
 WORTH_COLLECTING = 0.05
 """A kernel with less of the run's time needs no counters of its own."""
@@ -46,7 +47,7 @@ class NextMetrics:
     @property
     def text(self) -> str:
         """The group with its passes and levers."""
-        runs = "" if self.passes is None else f", {self.passes} runs of each kernel"
+        runs = "" if self.passes is None else f", {counted(self.passes, 'run', 'runs')} of each kernel"
         return f"{self.group} ({', '.join(self.levers)}{runs})"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -36,6 +36,8 @@ class CodeFacts:
     has_text: bool = False
     samples: Mapping[str, float] = field(default_factory=dict)
     hottest_line: Mapping[str, str] = field(default_factory=dict)
+    measures: set[str] = field(default_factory=set)
+    """What instructions have counts of, as `ncu-bench source --sort` calls it."""
     global_loads: float = 0.0
     uniform_loads: float = 0.0
     """Executed loads from global memory, and those of which a warp reads a single sector: the same for its threads."""
@@ -87,15 +89,18 @@ def facts_of_instructions(instructions: pa.Table) -> dict[str, CodeFacts]:
     samples = tables.or_zero(tables.floats(instructions, "samples")).tolist()
     sectors = tables.floats(instructions, "l2_sectors").tolist()
     threads = tables.floats(instructions, "avg_threads").tolist()
+    shared = tables.floats(instructions, "shared_wavefronts").tolist()
     found: dict[str, CodeFacts] = {}
-    rows = zip(names, opcodes, modifiers, texts, counts, samples, sectors, threads, strict=True)
-    for name, opcode, modifier, text, count, sampled, touched, active in rows:
+    rows = zip(names, opcodes, modifiers, texts, counts, samples, sectors, threads, shared, strict=True)
+    for name, opcode, modifier, text, count, sampled, touched, active, passes in rows:
         if opcode is None:
             continue
         facts = found.setdefault(name or "?", CodeFacts({}, has_text=True))
         whole = f"{opcode}.{modifier}" if modifier else opcode
         facts.executed[whole] = facts.executed.get(whole, 0.0) + count  # type: ignore[index]
         facts.samples[opcode] = facts.samples.get(opcode, 0.0) + sampled  # type: ignore[index]
+        counted = {"executed": count, "samples": sampled, "sectors": touched, "conflicts": passes}
+        facts.measures |= {measure for measure, value in counted.items() if value > 0}
         if opcode in ("LDG", "LD"):
             facts.global_loads += count
             facts.uniform_loads += count if count and 0.5 * count < touched <= 1.05 * count and not active < 9 else 0.0
@@ -103,7 +108,7 @@ def facts_of_instructions(instructions: pa.Table) -> dict[str, CodeFacts]:
     return {name: facts for name, facts in found.items() if facts.total}
 
 
-def facts_of_opcodes(launches: pa.Table, rows: Iterable[int] | None = None) -> dict[str, CodeFacts]:
+def facts_of_opcodes(launches: pa.Table) -> dict[str, CodeFacts]:
     """The facts of every kernel by the counts per opcode that its launches have; {} where none has."""
     names = tables.words(launches, "kernel_name")
     found: dict[str, CodeFacts] = {}

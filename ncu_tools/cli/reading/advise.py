@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -31,6 +30,7 @@ from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from ncu_launch.errors import NcuBenchError
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.advice.advise import Advice
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 LEVERS_SHOWN = 8
+NAMES_TOLD = 3
 SILENT_SHOWN = 5
 WIDEST = 100
 COLUMNS = columns(
@@ -109,6 +110,7 @@ def command(
 
     from ncu_tools.advice.next_metrics import in_a_sentence, next_metrics
     from ncu_tools.advice.nvidia_levers import answered_rules
+    from ncu_tools.cli.tables.advice.lever_commands import with_commands
     from ncu_tools.cli.tables.advice.nvidia_text import rows_of_rules
 
     if explain is not None:
@@ -124,7 +126,7 @@ def command(
         return
     with progress("Reading") as reading:
         loaded, advice = _advice_of(run, only, reading)
-    rows = _with_commands(_rows(advice, explain), run)
+    rows = with_commands(_rows(advice, explain), advice, run, loaded.table.column_names, is_whole=only is None)
     shown = rows_shown(top, output_format, LEVERS_SHOWN)
     head = _head(run, loaded, only)
     notes = [*advice.notes, *loaded.notes]
@@ -202,8 +204,6 @@ def _compare(
     shown: int | None,
 ) -> None:
     """Show what was pulled from one run to another. Raises `NcuBenchError` if no kernel of them is the same."""
-    from ncu_launch.errors import NcuBenchError
-
     from ncu_tools.advice.pulled_levers import paired
     from ncu_tools.cli.tables.advice.change_text import COLUMNS as OF_CHANGES
     from ncu_tools.cli.tables.advice.change_text import change_lines, logged, rows_of_changes
@@ -212,9 +212,7 @@ def _compare(
         (base, before), (after_run, after) = _advice_of(run, only, reading), _advice_of(new, None, reading)
     changes = paired(before.kernels, after.kernels, _naming(pairs, before, after))[:shown]
     if not changes:
-        raise NcuBenchError(
-            f"No kernel of {run} is one of {new}.", "They have other names.", "Name the pair: --pair OLD=NEW"
-        )
+        raise _nothing_in_common((run, before), (new, after))
     notes = [*base.notes, *after_run.notes]
     if log is not None:
         now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M")
@@ -229,6 +227,29 @@ def _compare(
     width = min(terminal_width() or WIDEST, WIDEST)
     click.echo("\n".join(list(change_lines(changes, width))[1:]))
     echo_notes(notes)
+
+
+def _nothing_in_common(*sides: tuple[str, Advice]) -> NcuBenchError:
+    """The error for two runs without a kernel in common: an empty run, or the names of both."""
+    from ncu_launch.errors import NcuBenchError
+
+    from ncu_tools.kernels.names.name_patterns import word_of
+    from ncu_tools.kernels.names.readable_names import readable_name
+    from ncu_tools.report.table import printable
+
+    for run, advice in sides:
+        if not advice.kernels:
+            return NcuBenchError(f"{run} has no launch that ran.", "It is empty, or every launch failed.")
+    names = [list(dict.fromkeys(one.kernel.name for one in advice.kernels)) for _, advice in sides]
+    told = [
+        f"{run} has {', '.join(printable(readable_name(name)) for name in of_run[:NAMES_TOLD])}"
+        + (f" and {len(of_run) - NAMES_TOLD} more" if len(of_run) > NAMES_TOLD else "")
+        for (run, _), of_run in zip(sides, names, strict=True)
+    ]
+    pair = shlex.quote("=".join(word_of(of_run[0]) for of_run in names))
+    return NcuBenchError(
+        "No kernel of the one run has its name in the other.", f"{'; '.join(told)}.", f"Name the pair: --pair {pair}"
+    )
 
 
 def _naming(pairs: tuple[str, ...], before: Advice, after: Advice) -> tuple[Callable[[str], str], Callable[[str], str]]:
@@ -252,22 +273,6 @@ def _rows(advice: Advice, only: str | None) -> list[Row]:
     return [row for row in rows_of(advice) if only is None or row["lever"] == only]
 
 
-def _with_commands(rows: Sequence[Row], run: str) -> list[Row]:
-    """Rows with the command that shows more of each lever."""
-    from ncu_parsers.schema.tables import short_name
-
-    from ncu_tools.advice.levers.all_levers import told_of_levers
-
-    found = []
-    for row in rows:
-        word = re.search(r"[A-Za-z_]\w+", short_name(row["kernel"]))
-        name = shlex.quote(word[0] if word else re.escape(row["kernel"]))
-        pattern = told_of_levers()[row["lever"]]["next"] if row["lever"] else None
-        command = f"ncu-bench {pattern.format(run=shlex.quote(run), kernel=name)}" if pattern else None
-        found.append({**row, "command": command})
-    return found
-
-
 def _extra(advice: Advice) -> Row:
     """The best two levers of each kernel that has two, together."""
     from ncu_tools.kernels.names.kernel_ids import kernel_id
@@ -287,13 +292,12 @@ def _extra(advice: Advice) -> Row:
 def _together(advice: Advice) -> list[str]:
     """The sentence on two levers together, of the kernel with most time that has two."""
     from ncu_tools.advice.lever_sentences import interval
-    from ncu_tools.kernels.names.readable_names import readable_name
-    from ncu_tools.report.table import printable
+    from ncu_tools.cli.tables.advice.advice_text import shown_name
 
     one = next((one for one in advice.kernels if one.together is not None), None)
     if one is None or one.together is None:
         return []
-    both, kernel = " and ".join(one.together.levers), printable(readable_name(one.kernel.name))
+    both, kernel = " and ".join(one.together.levers), shown_name(one.kernel.name)
     return [f"Together, {both} save {interval(one.together.saves, f' of {kernel}')}: not their sum."]
 
 

@@ -6,10 +6,9 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from ncu_parsers.schema.tables import short_name
-
 from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT
 from ncu_tools.kernels.diagnosis.rules import facts, rules
+from ncu_tools.kernels.names.name_patterns import word_of
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import KernelView
 
@@ -70,6 +69,4 @@ def _has_counts(view: KernelView, command: str) -> bool:
 
 
 def _filled(command: str, view: KernelView, run: str) -> str:
-    word = re.search(r"[A-Za-z_]\w+", short_name(view.kernel_name))
-    name = word[0] if word else re.escape(view.kernel_name)
-    return "ncu-bench " + command.format(run=shlex.quote(run), kernel=shlex.quote(name))
+    return "ncu-bench " + command.format(run=shlex.quote(run), kernel=shlex.quote(word_of(view.kernel_name)))

@@ -77,14 +77,14 @@ def answer(*words: str) -> dict[str, Any]:
 
 
 def test_advise_kernel_hotspots_and_digest_say_the_same_of_a_kernel() -> None:
-    name = str(CONFLICTS)
-    (row,) = answer("hotspots", name, "--diagnose")["rows"]
-    of_kernel = answer("kernel", name)["levers"]
+    name = str(RULES)
+    said = {row["kernel_id"]: row["diagnosis"] for row in answer("hotspots", name, "--diagnose")["rows"]}
     first = answer("advise", name)["rows"][0]
-    assert (of_kernel[0]["lever"], of_kernel[0]["saves_share"]) == (first["lever"], first["saves_share"])
-    digest = called_here("report", name, "--format", "digest", cwd=SAMPLES).out
-    assert f"levers: {row['diagnosis']}" in digest
-    assert row["diagnosis"].startswith(f"{first['title']} saves ")
+    sentence = said[first["kernel_id"]]
+    assert sentence.startswith(f"{first['title']} saves ")
+    (of_kernel, *_) = answer("kernel", name, "--id", first["kernel_id"])["levers"]
+    assert (of_kernel["lever"], of_kernel["saves_share"]) == (first["lever"], first["saves_share"])
+    assert f"levers: {sentence}" in called_here("report", name, "--format", "digest", cwd=SAMPLES).out
 
 
 def test_hotspots_json_keeps_its_diagnoses_and_has_levers_with_evidence_beside_the_causes() -> None:

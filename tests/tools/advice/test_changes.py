@@ -17,6 +17,7 @@ from tests.tools.advice.test_levers import measured
 
 HISTORIES = SHARED / "histories" / "reports"
 CONFLICTS = str(SAMPLES / "h100" / "conflicts.ncu-rep")
+RULES = str(SAMPLES / "d02-long-rules.csv")
 ENTRY = LoggedChange("2026-11-27 08:00", "old", "new", "kernel | two", "coalesce", "said", "brought", "next")
 
 
@@ -79,14 +80,24 @@ def test_the_change_of_a_public_history_is_told_with_what_got_worse(tmp_path: Pa
 
 
 def test_a_change_is_shown_and_logged_and_json_has_a_row(tmp_path: Path) -> None:
-    words = ("advise", CONFLICTS, "--against", CONFLICTS, "--log", "history.md")
+    words = ("advise", RULES, "--against", RULES, "--log", "history.md")
     for _ in range(2):
         found = called_here(*words, "--format", "json", cwd=tmp_path)
         assert found.code == 0, found.err
     assert '"brought_share": 0.0' in found.out
     lines = (tmp_path / "history.md").read_text("utf-8").splitlines()
     assert lines[: len(HEAD)] == list(HEAD)
-    assert len(lines) == len(HEAD) + 2
+    assert len(lines) == len(HEAD) + 6
+
+
+def test_runs_without_a_common_kernel_are_refused_with_their_names_and_the_pair_to_type(tmp_path: Path) -> None:
+    other = str(SAMPLES / "h100" / "conflicts-details-all.csv")
+    found = called_here("advise", RULES, "--against", other, "--log", "history.md", cwd=tmp_path)
+    assert found.code == 1
+    assert "sgemm_tiled" in found.err
+    pair = found.err.partition("--pair ")[2].split()[0]
+    assert called_here("advise", RULES, "--against", other, "--pair", pair, cwd=tmp_path).code == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -119,13 +130,31 @@ class TestHistory:
         append(tmp_path / "history.md", [ENTRY])
         assert append(tmp_path / "history.md", [ENTRY]) == []
 
-    @pytest.mark.parametrize("first", ["# Notes", "<!-- ncu-bench advise --log, version 9 -->"])
-    def test_another_file_is_refused_and_stays(self, tmp_path: Path, first: str) -> None:
+    @pytest.mark.parametrize(
+        ("content", "says"),
+        [(b"# Notes\n", "no history"), (b"<!-- ncu-bench advise --log, version 9 -->\n", "version 9"),
+         (HEAD[0][:20].encode(), "no history"), (f"{HEAD[0]}\n".encode(), "its head is missing"),
+         ("\n".join([*HEAD, ENTRY.line[:-9]]).encode(), "its end is missing"), (b"\xff\x98", "cannot be read")],
+        ids=["another file", "a newer version", "half of its first line", "no head of the table", "half of a row", "bytes"],
+    )  # fmt: skip
+    def test_another_file_and_a_damaged_one_are_refused_and_stay(
+        self, tmp_path: Path, content: bytes, says: str
+    ) -> None:
         path = tmp_path / "notes.md"
-        path.write_text(f"{first}\n", "utf-8")
-        with pytest.raises(NcuBenchError):
+        path.write_bytes(content)
+        with pytest.raises(NcuBenchError, match=says):
             append(path, [ENTRY])
-        assert path.read_text("utf-8") == f"{first}\n"
+        assert path.read_bytes() == content
+
+    def test_a_missing_folder_is_an_error_and_is_not_made(self, tmp_path: Path) -> None:
+        found = called_here("advise", RULES, "--against", RULES, "--log", "no such/history.md", cwd=tmp_path)
+        assert found.code == 1
+        assert "mkdir -p 'no such'" in found.err
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_name_is_neither_html_nor_several_cells_nor_lines(self) -> None:
+        line = ENTRY._replace(kernel="<b>|\n\x0bk").line
+        assert r"| \<b>\| k |" in line
 
 
 @pytest.mark.slow

@@ -16,12 +16,15 @@ from ncu_tools.report.table import printable
 
 Row = Mapping[str, Any]
 APART = "These change the numerics, replace the kernel, or join it with others:"
+NO_LAUNCH = "No launch ran, so that there is no lever."
 LONGEST_NAME = 48
 MOST_NUMBERS = 3
 
 
 def advice_lines(levers: Sequence[Row], silent: Sequence[Row], together: Sequence[str], width: int) -> Iterator[str]:
     """The lines below the head: a paragraph for each lever, then the kernels without one."""
+    if not levers and not silent:
+        yield from ["", NO_LAUNCH]
     names = _names([*levers, *silent])
     kept = [row for row in levers if not row["is_apart"]]
     apart = [row for row in levers if row["is_apart"]]
@@ -45,6 +48,11 @@ def _names(rows: Sequence[Row]) -> dict[str, str]:
     read = distinct_names(every)
     fitted = fitted_names([read[name] for name in every], LONGEST_NAME)
     return {name: printable(fitted[read[name]]) for name in every}
+
+
+def shown_name(kernel: str) -> str:
+    """The readable name of one kernel, cut in its middle if it is long."""
+    return _names([{"kernel": kernel}])[kernel]
 
 
 def _lever(row: Row, names: Mapping[str, str], number: str, width: int) -> Iterator[str]:

@@ -8,12 +8,11 @@ from typing import Any
 from ncu_tools.advice.history import LoggedChange
 from ncu_tools.advice.lever_sentences import interval
 from ncu_tools.advice.pulled_levers import KernelChangeAdvice, PulledLever
+from ncu_tools.cli.tables.advice.advice_text import shown_name
 from ncu_tools.cli.tables.part_text import hanging, paragraph
 from ncu_tools.kernels.names.kernel_ids import kernel_id
-from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.numbers.number_format import digits, duration, percent
 from ncu_tools.report.columns.registry import columns
-from ncu_tools.report.table import printable
 
 COLUMNS = columns(
     "kernel advice.new_kernel lever advice.sign advice.before advice.after is_harm saves_share saves_low saves_high "
@@ -72,7 +71,7 @@ def change_lines(changes: Sequence[KernelChangeAdvice], width: int) -> Iterator[
 
 def title_of(one: KernelChangeAdvice) -> str:
     """The short name of a kernel, or both names if it was renamed."""
-    names = [printable(short_title(each.kernel.name)) for each in (one.old, one.new)]
+    names = [shown_name(each.kernel.name) for each in (one.old, one.new)]
     return names[0] if names[0] == names[1] else " -> ".join(names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError
@@ -45,5 +46,5 @@ def _counted(name: str) -> Advice | None:
 
 def _line(one: KernelChangeAdvice, base: str, new: str) -> str:
     pulled = "; ".join(f"{each.lever} ({said(one, each)})" for each in one.pulled[:1])
-    more = f"ncu-bench advise {base} --against {new}"
+    more = f"ncu-bench advise {shlex.quote(base)} --against {shlex.quote(new)}"
     return f"lever pulled on {title_of(one)}: {pulled}; {brought(one)}. Next: {next_of(one)}. {more} says more."

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ncu_tools.advice.nvidia_levers import AnsweredRule
+from ncu_tools.cli.tables.advice.advice_text import shown_name
 from ncu_tools.cli.tables.part_text import hanging
 from ncu_tools.kernels.names.kernel_ids import kernel_id
-from ncu_tools.kernels.names.kernel_titles import short_title
-from ncu_tools.report.table import printable
 
 RULES_SHOWN = 5
 
@@ -21,7 +20,7 @@ def rule_lines(answered: Sequence[AnsweredRule], width: int) -> Iterator[str]:
     for one in answered[:RULES_SHOWN]:
         rule = one.rule
         kind = "of the kernel" if rule.speedup_type == "global" else "of the unit it looks at"
-        theirs = f"{rule.rule} on {printable(short_title(rule.kernel))}: {rule.estimated_speedup or 0.0:.0f} % {kind}"
+        theirs = f"{rule.rule} on {shown_name(rule.kernel)}: {rule.estimated_speedup or 0.0:.0f} % {kind}"
         yield from hanging("  ", f"{theirs}; {one.in_words}", width)
 
 
