@@ -5,7 +5,9 @@ run, the last 2, 3, ... runs are held against all those before them since the la
 largest of these decides. So a step is found after a few runs and a slow drift when it has added up, since a run is
 never held against the one before it. One run alone decides nothing. Values are clipped to a few spreads around the
 level so far (Winsorized, as Hawkins does for CUSUMs, Communications in Statistics 22, 1993, p. 2853), so that a wild
-run moves neither level nor spread.
+run moves neither level nor spread. What the test finds has to hold by ranks too (Mann and Whitney, as in Hawkins and
+Deng, Journal of Quality Technology 42, 2010, p. 165), since times are not normal: some runs far off among the last are
+no other level.
 
 Values are logarithms: changes are relative. All series are tested at once, run by run.
 """
@@ -24,15 +26,20 @@ from ncu_parsers.schema.tables import Floats
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
 
-LIMIT = 3.8
+LIMIT = 3.7
 """Normal deviates at which one series has changed: measured, at most one false alarm in 1,000 runs
 (benchmarks/history.py)."""
+BY_RANKS, MOST_BY_RANKS = 0.8, 3.3
+"""Share of the limit that the deviate of the ranks has to reach, and the most that is asked: ranks do not know how far
+off a run is, so that a step of any size would take as many runs. With few runs before, no overlap at all suffices."""
 LENGTHS = np.array([2, 3, 4, 5, 6, 8, 11, 15, 20])
 """How many of the last runs are held against those before. One run alone decides nothing."""
 FEWEST_AFTER, WINDOW = int(LENGTHS[0]), int(LENGTHS[-1])
-WILD, WILD_OF_FEW = 2.5, 5.0
+WILD, WILD_OF_FEW = 3.5, 5.0
 """Spreads around the level at which a value is clipped, and while a series has few runs, which else never add up. One
 run clipped at 5 spreads is 3.5 deviates from any number of others: below the limit."""
+FEW_RANKS = 8
+"""Runs before, with fewer of which ranks cannot reach their share of the limit."""
 FEW, FREEDOM_OF_OTHERS = 6, 4.0
 """With fewer runs, the spread is taken together with that of other series, which weighs as much as so many runs
 (moderated variances: Smyth, Statistical Applications in Genetics 3, 2004, article 3)."""
@@ -41,6 +48,7 @@ MARKED_LIMIT = 3.0
 OFTEN, LEAST_STEPS = 1 / 3, 4
 """A count that differs between more of its runs than this, of at least so many steps, is noisy."""
 SMALLEST_SPREAD = 1e-9
+MOST_RANKED = 200
 
 
 @dataclass(frozen=True)
@@ -160,8 +168,8 @@ class _Levels:
         self.ring[:, (begin + 1 + np.arange(len(values))) % (WINDOW + 1), series] = sums
         self.sums[:, series] = sums[:, -1]
 
-    def largest(self, run: int) -> tuple[Floats, Places]:
-        """For each series the largest deviate of its last runs from those before, and how many runs these are."""
+    def deviates(self, run: int) -> Floats:
+        """The deviates of the last runs from those before, shape (lengths, series); 0 where there are too few."""
         past = self.ring[:, (run + 1 - LENGTHS) % (WINDOW + 1)]
         with np.errstate(divide="ignore", invalid="ignore"):
             numbers, means, around = zip(*(_moments(*part) for part in (past, self.sums[:, None] - past)), strict=True)
@@ -172,9 +180,7 @@ class _Levels:
             deviates = normal_deviates(t, np.maximum(of_others + whole - 2, 1.0))
         since = run + 1 - self.begun
         possible = (LENGTHS[:, None] < since) & (numbers[0] >= 1) & (numbers[1] >= FEWEST_AFTER)
-        deviates = np.where(possible, deviates, 0.0)
-        best = np.abs(deviates).argmax(axis=0)
-        return np.take_along_axis(deviates, best[None], axis=0)[0], LENGTHS[best]
+        return np.where(possible, deviates, 0.0)
 
 
 def _moments(number: Floats, total: Floats, squares: Floats) -> tuple[Floats, Floats, Floats]:
@@ -191,12 +197,40 @@ def first_alarms(logs: Floats, of_others: Floats, floor: Floats, limit: float) -
     found = []
     for run, values in enumerate(logs):
         levels.add(run, values)
-        deviates, lengths = levels.largest(run)
-        for series in np.flatnonzero(np.abs(deviates) > limit).tolist():
-            begin = run + 1 - int(lengths[series])
-            found.append((series, begin, run))
-            levels.restart(series, begin, logs[begin : run + 1, series])
+        deviates = np.abs(levels.deviates(run))
+        for series in np.flatnonzero(deviates.max(axis=0) > limit).tolist():
+            begin = _begin(deviates[:, series], logs[levels.begun[series] : run + 1, series], limit)
+            if begin is not None:
+                begin += int(levels.begun[series])
+                found.append((series, begin, run))
+                levels.restart(series, begin, logs[begin : run + 1, series])
     return found
+
+
+def _begin(deviates: Floats, logs: Floats, limit: float) -> int | None:
+    """Where a series changed, as an index into its logarithms: at the largest deviate that ranks bear out; or None."""
+    for place in np.argsort(-deviates, kind="stable").tolist():
+        begin = len(logs) - int(LENGTHS[place])
+        if deviates[place] <= limit:
+            return None
+        if differ_in_rank(logs[:begin], logs[begin:], min(BY_RANKS * limit, MOST_BY_RANKS)):
+            return begin
+    return None
+
+
+def differ_in_rank(before: Floats, after: Floats, limit: float) -> bool:
+    """True if values rank higher, or lower, than those before, by so many normal deviates (Mann and Whitney's U).
+
+    Of fewer than `FEW_RANKS` before, and if they do not overlap at all, less suffices.
+    """
+    before, after = before[~np.isnan(before)][-MOST_RANKED:], after[~np.isnan(after)]
+    pairs = len(before) * len(after)
+    if not pairs:
+        return False
+    lead = float(np.sign(after[:, None] - before).sum()) / 2
+    deviation = math.sqrt(pairs * (len(before) + len(after) + 1) / 12)
+    most = pairs / 2 / deviation
+    return abs(lead) / deviation >= (min(limit, most) if len(before) < FEW_RANKS else limit)
 
 
 def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, limit: float) -> list[Shift]:

@@ -82,9 +82,19 @@ class TestNoisyValues:
         assert one.after / one.before == pytest.approx(1.075, abs=0.03)
 
     def test_of_few_runs_are_judged_by_the_spread_of_other_series(self) -> None:
-        few = [np.array([100.0, 100.1, 100, 103, 103.1, 103, 103.1])]
-        assert len(found(*few, of_others=0.002)) == 1
-        assert found(*few, of_others=0.05) == []
+        few = np.array([100.0, 100.1, 100, 105, 105.1, 105, 105.1])
+        assert len(found(few, of_others=0.01)) == 1
+        assert found(few, of_others=0.05) == []
+
+    def test_need_more_than_some_wild_runs_among_the_last(self) -> None:
+        calm = noisy(100, 40)
+        calm[[33, 36, 38]] *= 1.3
+        assert found(calm) == []
+
+    def test_are_found_sooner_the_larger_the_step(self) -> None:
+        steps = [found(noisy(100, 30), noisy(100 * np.exp(size), 15), series=100) for size in (0.03, 0.2)]
+        assert steps[0][0].found > steps[1][0].found
+        assert steps[1][0].found <= 34
 
     def test_that_do_not_scatter_have_at_least_the_floor_as_spread(self) -> None:
         steady = [np.full(20, 100.0), np.full(10, 100.1)]
