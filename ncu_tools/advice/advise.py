@@ -16,6 +16,7 @@ from ncu_tools.advice.intervals import Confidence, confidence, what_is_known, wi
 from ncu_tools.advice.levers.all_levers import LEVERS, Pulled, told_of_levers
 from ncu_tools.advice.situation.code_facts import CodeFacts, facts_of_instructions, facts_of_opcodes
 from ncu_tools.advice.situation.kernel_situation import LeverEvidence, Situation
+from ncu_tools.advice.situation.known_facts import KnownFact
 from ncu_tools.advice.situation.measured import MeasuredKernel, measured_kernels
 from ncu_tools.advice.situation.model import (
     Effect,
@@ -25,7 +26,6 @@ from ncu_tools.advice.situation.model import (
     next_limit,
     saving,
 )
-from ncu_tools.advice.situation.occupancy_limit import limit_of_occupancy, words_of_limit
 from ncu_tools.advice.situation.utilisation import resources
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.numbers.number_format import percent
@@ -109,6 +109,8 @@ class KernelAdvice:
     says: str = ""
     together: Together | None = None
     situation: Situation | None = field(default=None, repr=False)
+    known: Sequence[KnownFact] = ()
+    """What is known of a kernel that nobody counted."""
 
     @property
     def busiest(self) -> str:
@@ -145,19 +147,10 @@ def advise(launches: pa.Table, instructions: pa.Table | None = None) -> Advice:
     return Advice(found, sum(kernel.total_ns for kernel in kernels))
 
 
-def without_counters(launches: pa.Table) -> Advice:
-    """What can be said of launches of which only the times are known: that nothing was counted."""
-    kernels = measured_kernels(launches)
-    says = "only its time is known: ncu --set full collects what bounds it (ncu-bench profile --tool ncu)"
-    found = [KernelAdvice(kernel, [], reason=_role(kernel.name) or NOT_COLLECTED,
-                          says=says + words_of_limit(kernel)) for kernel in kernels]  # fmt: skip
-    return Advice(found, sum(kernel.total_ns for kernel in kernels))
-
-
 def advice_on(kernel: MeasuredKernel, code: CodeFacts | None = None) -> KernelAdvice:
     """The levers of one kernel, or why there is none."""
     situation = Situation(kernel, code)
-    role = _role(kernel.name)
+    role = role_of(kernel.name)
     if role:
         return KernelAdvice(kernel, [], reason=role, says=str(roles()[role]["says"]), situation=situation)
     known = what_is_known(kernel, has_code=code is not None and code.has_text)
@@ -240,7 +233,7 @@ def roles() -> Mapping[str, Mapping[str, Any]]:
     return table_beside(__file__, "roles")
 
 
-def _role(name: str) -> str:
+def role_of(name: str) -> str:
     """The kind of a kernel that gets no levers; "" for all others."""
     for role, told in roles().items():
         if any(re.search(pattern, name) for pattern in told["patterns"]):
@@ -284,9 +277,9 @@ def _row(advice: Advice, one: KernelAdvice, lever: LeverAdvice | None) -> dict[s
         "says": one.says or None,
     }
     if lever is None:
-        limits = [] if kernel.busy else limit_of_occupancy(kernel)  # of a timeline it is all that is known
-        counted = not limits or any("__" in metric for one in limits for metric in one["metrics"])
-        return row | {"evidence": [*_of_roof(kernel), *limits], "basis": "counters" if counted else "timeline"}
+        if one.known:
+            return row | {"evidence": [asdict(each) for each in one.known], "basis": "shapes, timeline and samples"}
+        return row | {"evidence": _of_roof(kernel), "basis": "counters"}
     return row | _of_lever(lever, kernel.total_ns, advice.total_ns)
 
 

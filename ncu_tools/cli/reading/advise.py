@@ -53,6 +53,8 @@ SHOWN = (
 )  # fmt: skip
 
 Row = dict[str, Any]
+SAMPLES = "sampled_samples"
+"""A column of launches whose GPU was sampled."""
 
 
 def _lever_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -179,9 +181,15 @@ def _of_counters(run: str, loaded: Run, reading: Callable[[Source], None]) -> Ad
 
 def _of_times(run: str, loaded: Run, reading: Callable[[Source], None]) -> Advice:
     """What a timeline or a trace tells: times, and for each kernel that nothing was counted."""
-    from ncu_tools.advice.advise import without_counters
+    from ncu_tools.advice.without_counters import without_counters
+    from ncu_tools.timeline.load_activity import sampled_timeline_in
 
-    return without_counters(loaded.table)
+    source = sampled_timeline_in(run) if SAMPLES in loaded.table.column_names else None
+    if source is None:
+        return without_counters(loaded.table)
+    from ncu_parsers.parse.sampled_timeline import read_sampled_timeline
+
+    return without_counters(loaded.table, read_sampled_timeline(source))
 
 
 ADVISERS: dict[str, Callable[[str, Run, Callable[[Source], None]], Advice]] = {

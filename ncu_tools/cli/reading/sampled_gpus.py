@@ -14,7 +14,8 @@ from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.samples import rate_text, title_of_sampled
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
-from ncu_tools.kernels.source.spread.sampled_gpus import groups, metrics_over_time
+from ncu_tools.kernels.source.spread.sampled_bytes import bytes_in
+from ncu_tools.kernels.source.spread.sampled_gpus import BY_KERNEL, groups, metrics_over_time
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import KERNEL, Column, Table
 
@@ -28,6 +29,7 @@ OF_SEVERAL_UNITS = columns("gpu title sparkline mean~0 peak~0 value.unit~1 sampl
 MACHINE_READABLE = columns("metric duration_ns")
 SERIES = columns("times_ns values")
 OF_GROUPS = columns("gpu~2 operations~4 busy_ns~0 sampled_ns~3 samples~1")
+OF_KERNELS = columns("sampled_bytes_per_s~2")
 TORCH = "kineto"
 """The origin of timelines of PyTorch's profiler."""
 GROUPS = {"nvtx": "range", "name": "kernel"}
@@ -93,15 +95,24 @@ def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:
     found = groups(timeline, by)
     names = dict.fromkeys(name for one in found for name in one.means)
     titles = {name: name if output_format in MACHINE_FORMATS else title_of_sampled(name) for name in names}
-    columns = [
+    shown = [
         column("group", title=GROUPS[by], kind=KERNEL if by == "name" else "text", wide=True),
         *OF_GROUPS,
+        *(OF_KERNELS if by == BY_KERNEL else ()),
         *(Column(name, title, "percent", "%") for name, title in titles.items()),
     ]
-    rows = [{**asdict(one), **one.means} for one in found]
+    moved = bytes_in(timeline) if by == BY_KERNEL else {}
+    rows = [
+        {
+            **asdict(one),
+            **one.means,
+            "sampled_bytes_per_s": moved[one.group].bytes_per_s if one.group in moved else None,
+        }
+        for one in found
+    ]
     without = sum(not one.samples for one in found)
     notes = [f"{without} of {len(found)} have no such piece, and so no mean"] if without else []
-    return Table("samples", columns, rows, [*_rates(timeline), WHOLE_GPU, PIECES, *notes])
+    return Table("samples", shown, rows, [*_rates(timeline), WHOLE_GPU, PIECES, *notes])
 
 
 def _rates(timeline: SampledTimeline) -> list[str]:

@@ -23,7 +23,8 @@ from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.kineto import chrome_trace
 
-from ncu_tools.advice.advise import rows_of, without_counters
+from ncu_tools.advice.advise import rows_of
+from ncu_tools.advice.without_counters import without_counters
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.traces import events_in, read_report
 
@@ -128,12 +129,12 @@ class TestLimitsOfOccupancy:
         report = read(tmp_path, [gpu("kernel", "k", 1000, 5, 1, occupancy=LIMITS)])
         advice = without_counters(report.table)
         (row,) = rows_of(advice)
-        assert [(one["quantity"], one["value"], one["metrics"]) for one in row["evidence"]] == [
+        assert [(one["quantity"], one["value"], list(one["metrics"])) for one in row["evidence"]] == [
             ("blocks that registers allow on an SM", 2, ["block_limit_registers"]),
             ("blocks that shared memory allows on an SM", 2, ["block_limit_shared_memory"]),
         ]
-        assert row["basis"] == "timeline"
-        assert row["says"].endswith("blocks that shared memory allows on an SM: 2")
+        assert {one["provenance"] for one in row["evidence"]} == {"recorded"}
+        assert "blocks that shared memory allows on an SM 2 (recorded)" in row["says"]
 
 
 def test_a_record_that_cannot_be_right_is_cut_and_named(tmp_path: Path) -> None:

@@ -119,6 +119,17 @@ def groups(timeline: SampledTimeline, by: str) -> list[SampledGroup]:
     return found
 
 
+def times_by_kernel(timeline: SampledTimeline, gpu: int) -> dict[str, tuple[Integers, Integers]]:
+    """Starts and ends in ns of the operations on a GPU, by kernel; `EVERYTHING` has all of them."""
+    table = timeline.operations
+    if table is None or SAMPLED_GPU not in table.column_names:
+        return {}
+    mine = tables.floats(table, SAMPLED_GPU) == gpu
+    start, end = (_integers(table, name) for name in ("start_ns", "end_ns"))
+    rows = {name: own[mine[own]] for name, own in _rows_by(table, BY_KERNEL).items()}
+    return {name: (start[own], end[own]) for name, own in rows.items() if len(own)}
+
+
 def _rows_by(table: pa.Table, by: str) -> dict[str, Integers]:
     """Row numbers of the operations, by range or kernel; `EVERYTHING` has all rows."""
     names: list[tuple[str, ...]]

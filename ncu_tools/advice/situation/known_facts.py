@@ -1,0 +1,128 @@
+"""What is known of a kernel that nobody counted: by shapes, by samples of the whole GPU, and as the trace recorded it.
+
+Each number says of which class it is. A bound that follows from them is one of what they can see: DRAM, tensor pipe,
+issue slots, or the peak of the type by shapes; caches and shared memory are in none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.schema import tables
+
+from ncu_tools.advice.situation.measured import MeasuredKernel, quantities
+from ncu_tools.kernels.kernel_row import Hotspot
+from ncu_tools.kernels.source.spread.sampled_bytes import SampledBytes
+from ncu_tools.numbers.number_format import percent, scaled
+
+BY_SHAPES, SAMPLED, RECORDED = "by shapes", "sampled on the whole GPU", "recorded"
+SAMPLED_BYTES = "sampled share of the data sheet's peak, where the kernel ran alone"
+"""Classes of numbers: what they stand on."""
+BOUND = 0.6
+"""A resource that is busy for this share of the time bounds a kernel (NVIDIA's speed-of-light rule: well used)."""
+RESOURCES = {
+    "sampled_dram_pct": "DRAM",
+    "sampled_tensor_active_pct": "tensor pipe",
+    "sampled_sm_issue_pct": "issue slots",
+}
+DRAM_PARTS = ("sampled_dram_read_pct", "sampled_dram_write_pct")
+LIMITS = ("limit_registers", "limit_shared", "limit_blocks", "limit_warps")
+"""Quantities: how many blocks each resource allows on an SM."""
+
+
+@dataclass(frozen=True)
+class KnownFact:
+    """One number of a kernel, with the columns that it is from and its class."""
+
+    quantity: str
+    value: float
+    unit: str
+    metrics: tuple[str, ...]
+    provenance: str
+
+    @property
+    def words(self) -> str:
+        """The number in words."""
+        shown = percent(self.value) if self.unit == "fraction" else scaled(self.value, self.unit.replace("byte", "B"))
+        shown = f"{self.value:g}" if self.unit == "block" else shown
+        return f"{self.quantity} {shown} ({self.provenance})"
+
+
+def sampled_means(launches: pa.Table) -> dict[str, dict[str, float]]:
+    """By kernel the mean share (0 to 1) of each resource that was sampled, weighted by time over launches with one."""
+    codes, names = tables.codes(launches, "kernel_name")
+    lasts = tables.or_zero(tables.floats(launches, "duration_ns"))
+    found: dict[str, dict[str, float]] = {}
+    for resource, values in _sampled_shares(launches).items():
+        known = ~np.isnan(values)
+        weight = np.bincount(codes[known], lasts[known], len(names))
+        sums = np.bincount(codes[known], (lasts * values)[known], len(names))
+        for at in np.flatnonzero(weight > 0).tolist():
+            found.setdefault(str(names[at]), {})[resource] = float(sums[at] / weight[at])
+    return found
+
+
+def _sampled_shares(launches: pa.Table) -> dict[str, tables.Floats]:
+    """The share of each resource of every launch, of those that were sampled."""
+    own = set(launches.column_names)
+    found = {name: tables.floats(launches, column) / 100 for column, name in RESOURCES.items() if column in own}
+    if "DRAM" not in found and own.issuperset(DRAM_PARTS):
+        found["DRAM"] = np.sum([tables.floats(launches, column) for column in DRAM_PARTS], axis=0) / 100
+    return found
+
+
+def facts_of(
+    kernel: MeasuredKernel, row: Hotspot | None, sampled: Mapping[str, float], moved: SampledBytes | None
+) -> list[KnownFact]:
+    """Everything that is known of a kernel; `row` are its sums by shapes."""
+    columns = {name: column for column, name in RESOURCES.items()}
+    found = [KnownFact(f"{name} busy", value, "fraction", (columns[name],), SAMPLED) for name, value in sampled.items()]
+    if moved is not None:
+        found.append(KnownFact("DRAM traffic", moved.bytes_per_s, "byte/s", ("sampled_dram_pct",), SAMPLED_BYTES))
+    if row is not None:
+        for quantity, value, unit, column in (
+            ("work", row.flops_per_s, "FLOP/s", "flops"),
+            ("least DRAM traffic", row.least_bytes_per_s, "byte/s", "least_bytes"),
+            (f"of the roof of {row.bound}", row.bound_fraction if row.bound else None, "fraction", "flops"),
+        ):
+            if value is not None:
+                found.append(KnownFact(quantity, value, unit, (column,), BY_SHAPES))
+    return [*found, *limits_of(kernel)]
+
+
+def limits_of(kernel: MeasuredKernel) -> list[KnownFact]:
+    """The resources that allow the fewest blocks on an SM; [] where no limit is known."""
+    known = [name for name in LIMITS if name in kernel.numbers]
+    least = min((kernel.numbers[name] for name in known), default=0.0)
+    return [
+        KnownFact(str(quantities()[name]["title"]), least, "block", kernel.metrics.get(name, ()), RECORDED)
+        for name in known
+        if kernel.numbers[name] == least
+    ]
+
+
+def bound_of(sampled: Mapping[str, float], row: Hotspot | None = None) -> str:
+    """What bounds a kernel as far as is known; "" where nothing that is known is busy enough.
+
+    Samples, which say how busy a resource is, come before shapes, which say how much work had to be done.
+    """
+    name, share = max(sampled.items(), key=lambda one: one[1], default=("", 0.0))
+    if share >= BOUND:
+        return name
+    if row is not None and row.bound and (row.bound_fraction or 0.0) >= BOUND:
+        return row.bound
+    return ""
+
+
+def in_words(facts: Sequence[KnownFact], bound: str, *, sampled: bool) -> str:
+    """What is known of a kernel, in a sentence."""
+    if not facts:
+        return "only its time is known"
+    said = "; ".join(one.words for one in facts)
+    if bound:
+        return f"{bound} bounds it: {said}"
+    seen = "DRAM, tensor pipe and issue slots are not busy enough to bound it" if sampled else "no bound is known"
+    return f"{seen}: {said}"
