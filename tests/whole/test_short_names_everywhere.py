@@ -29,7 +29,7 @@ pytestmark = [needs_shared_reports, pytest.mark.slow]
 FOLDERS = ("kineto", "ncu_csv", "ncu_rep", "ncu_rep_full", "nsys", "other")
 NOISE = ("at::native", "(anonymous namespace)", "{unnamed}")
 PICTURES = ("screen", "column")
-EVERY = by_day([7], [7, 1])
+EVERY = by_day([11], [11, 1])
 """Of so many reports one is read."""
 
 

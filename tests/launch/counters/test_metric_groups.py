@@ -17,6 +17,7 @@ from ncu_launch.profilers.installed_tools import find_tool, listed_metrics
 
 from tests.conftest import SHARED
 from tests.launch.counters.test_metric_names import RECIPES, recipes
+from tests.support.nightly import by_day
 from tests.support.reports import needs_shared_reports, shared_reports, table_of
 
 METRICS = SHARED / "metrics"
@@ -98,7 +99,9 @@ class TestEveryRequestedMetricExists:
                     assert first <= version <= last, (counter.name, version)
 
     @pytest.mark.skipif(find_tool("ncu") is None, reason="ncu is not installed: apt-get install nsight-compute")
-    @pytest.mark.parametrize("name", ["gv100", "tu104", "tu116", "ga100", "ga102", "ga10b", "gh100"])
+    @pytest.mark.parametrize(
+        "name", by_day(["gv100", "gh100"], ["gv100", "tu104", "tu116", "ga100", "ga102", "ga10b", "gh100"])
+    )
     @pytest.mark.slow
     def test_in_what_the_installed_ncu_lists(self, name: str) -> None:
         ncu = find_tool("ncu")

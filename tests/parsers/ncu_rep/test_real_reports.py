@@ -27,6 +27,7 @@ from ncu_parsers.streaming.binary_launches import read_report, stream_report
 
 from tests.support.binary_reports import nvtx_state, put_together, taken_apart
 from tests.support.installed import needs_ncu
+from tests.support.nightly import by_day
 from tests.support.reports import needs_shared_reports, shared_reports
 
 REPORTS = shared_reports("ncu_rep")
@@ -359,10 +360,11 @@ def test_a_report_without_a_launch_is_refused(tmp_path: Path) -> None:
     assert "holds no launch" in refusal(path)
 
 
-def test_no_damage_of_a_report_invents_launches_or_raises(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", by_day([16_001], [16_001, 4001]))
+def test_no_damage_of_a_report_invents_launches_or_raises(step: int, tmp_path: Path) -> None:
     whole = report("AveryClapp__").read_bytes()
     path = tmp_path / "damaged.ncu-rep"
-    for at in range(0, len(whole), 4001):
+    for at in range(0, len(whole), step):
         damaged = bytearray(whole)
         damaged[at : at + 8] = b"\xff" * 8
         path.write_bytes(damaged)

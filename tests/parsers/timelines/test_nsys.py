@@ -31,6 +31,7 @@ from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.roofline.roofline import roofline
 from tests.conftest import SAMPLES, SHARED
 from tests.support.installed import needs_nsys
+from tests.support.nightly import one_in
 from tests.support.reports import needs_shared_reports
 from tests.support.timelines import (
     CALLS,
@@ -57,7 +58,7 @@ GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 
 
 @needs_shared_reports
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem[-24:])
+@pytest.mark.parametrize("path", one_in(3, REAL), ids=lambda path: path.stem[-24:])
 class TestRealTimelines:
     def test_counts_and_times_equal_those_of_plain_sql(self, path: Path) -> None:
         rows = kept(path).to_pylist()

@@ -1,23 +1,27 @@
-"""Completion as the shells ask for it: click's protocol in a process of its own, and bash itself."""
+"""Completion as the shells ask for it: click's protocol, and bash and fish with a process of the command."""
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from ncu_tools.cli import run as run_here
 from ncu_tools.cli.shell.bash_words import rejoined
 from ncu_tools.cli.shell.completed_values import NO_PATHS, VALUES
 from tests.conftest import ROOT
+from tests.support.called_here import called_here
 from tests.support.nightly import by_day
 from tests.support.pages.options_page import commands
-from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result, process
+from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result
 
 pytestmark = pytest.mark.slow
 
@@ -31,15 +35,17 @@ def completed(line: str, shell: str = "bash", cwd: Path | None = None) -> list[s
     """What a shell offers for the last word of a line, as bash splits it."""
     words = line.replace("=", " = ").replace(":", " : ").split() + ([""] if line[-1] in " =:" else [])
     at = len(words) - (2 if line[-1] in "=:" else 1)
-    done = subprocess.run(
-        PROGRAM, capture_output=True, cwd=cwd or ROOT, check=True, timeout=60, text=True,
-        env={
-            **os.environ, "PYTHONPATH": PYTHONPATH, "_NCU_BENCH_COMPLETE": f"{shell}_complete",
-            "COMP_WORDS": " ".join(words), "COMP_CWORD": str(at),
-        },
-    )  # fmt: skip
-    assert done.stderr == ""
-    return done.stdout.split()
+    asked = {"_NCU_BENCH_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(at)}
+    printed, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()  # click writes bytes
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(said):
+        patch.chdir(cwd or ROOT)
+        for name, value in asked.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit, match=r"^0$"):
+            run_here([])
+    assert said.getvalue() == ""
+    printed.seek(0)
+    return printed.read().split()
 
 
 @pytest.mark.parametrize(("line", "offered"), [
@@ -80,7 +86,7 @@ class TestKernels:
         offered = completed(f"ncu-bench hotspots {run} --kernel ")
         expected = {
             line.split(",")[0]
-            for line in process("query", str(run), "SELECT DISTINCT kernel_short FROM launches", "--format", "csv")
+            for line in called_here("query", str(run), "SELECT DISTINCT kernel_short FROM launches", "--format", "csv", cwd=ROOT)
             .out.splitlines()[1:]
         }  # fmt: skip
         assert {line.removeprefix("plain,") for line in offered} == expected
@@ -104,7 +110,7 @@ class TestKernels:
         report = tmp_path / "report.csv"
         text = (ROOT / "sample_reports" / "d04-long-metrics.csv").read_text("utf-8")
         report.write_text(text.replace("sgemm_tiled", "$(touch x);`id`"), encoding="utf-8")
-        assert process("parse", str(report), "-o", str(tmp_path / "launches.parquet")).code == 0
+        assert called_here("parse", str(report), "-o", str(tmp_path / "launches.parquet"), cwd=ROOT).code == 0
         offered = completed(f"ncu-bench hotspots {tmp_path} --kernel ")
         assert offered
         assert not [line for line in offered if set("$;`* '\"()<>|&") & set(line)]
@@ -149,13 +155,13 @@ def test_click_prints_the_script_of_a_shell_and_so_does_the_old_command(shell: s
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "_NCU_BENCH_COMPLETE": f"{shell}_source"}
     done = subprocess.run(PROGRAM, capture_output=True, check=True, timeout=60, text=True, env=environment)
     assert "_ncu_bench_completion" in done.stdout
-    old = process("completion", shell)
+    old = called_here("completion", shell, cwd=ROOT)
     assert old.out == done.stdout
     assert old.err == f"ncu-bench completion has a new name: _NCU_BENCH_COMPLETE={shell}_source ncu-bench\n"
 
 
 def test_the_old_command_installs_nothing_and_says_what_to_add_to_which_file() -> None:
-    refused = process("completion", "zsh", "--install")
+    refused = called_here("completion", "zsh", "--install", cwd=ROOT)
     assert refused.code == 2
     assert 'eval "$(_NCU_BENCH_COMPLETE=zsh_source ncu-bench)"' in refused.err
 

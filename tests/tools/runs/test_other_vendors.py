@@ -13,6 +13,7 @@ from ncu_parsers.sources.sources import Source
 
 from tests.parsers.timelines.test_kineto import synthetic_gpu_events
 from tests.support.called_here import called_here
+from tests.support.nightly import by_day
 from tests.support.other_timelines import XEvent, XLine, XPlane, dispatch, rocprof, rocprof_json, xspace
 
 NVIDIAS = ("ncu -", "nsys profile", "ask ncu", "Ask ncu", "--set full", "--section", "--tool nsys", "--gpu-metrics")
@@ -44,12 +45,19 @@ FILES = {
     "Intel": [("xpu.json", trace(name="Intel(R) Data Center GPU Max 1550"))],
 }  # fmt: skip
 CASES = [(vendor, *file) for vendor, files in FILES.items() for file in files]
+OF_EACH_VENDOR = (["hotspots"], ["timeline"], ["kernel"], ["report", "--format", "digest"])
+BY_DAY = [
+    (command, *case) for command in COMMANDS for case in CASES if case[1] == "results.json" or command in OF_EACH_VENDOR
+]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize(("vendor", "name", "data"), CASES, ids=[case[1] for case in CASES])
+@pytest.mark.parametrize(
+    ("command", "vendor", "name", "data"),
+    by_day(BY_DAY, [(command, *case) for command in COMMANDS for case in CASES]),
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value if isinstance(value, str) else "",
+)
 def test_no_command_advises_nvidias_tools(
-    vendor: str, name: str, data: bytes, command: list[str], tmp_path: Path
+    command: list[str], vendor: str, name: str, data: bytes, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(data)
     ended = called_here(command[0], name, *command[1:], cwd=tmp_path)

@@ -320,7 +320,7 @@ def test_a_name_that_acts_on_a_terminal_is_escaped() -> None:
 @pytest.mark.parametrize(
     "report",
     one_in(
-        4,
+        9,
         [
             *sample_files(),
             *(path for folder in ("ncu_rep", "ncu_rep_full", "ncu_csv") for path in shared_reports(folder)),

@@ -208,7 +208,7 @@ class TestTheCommand:
 def test_a_picture_of_many_layers_shows_the_hottest_ones() -> None:
     rows = layers(table(*(ran(f"net.l{number}", number + 1) for number in range(100)))).rows
     drawn = draw_bars([row for row in rows if row.is_leaf], "svg").decode()
-    assert drawn == draw_bars([row for row in rows if row.is_leaf], "svg").decode()
+    assert ["<!-- net.l99 -->" in drawn, "<!-- net.l9 -->" in drawn] == [True, False]
     assert "<script" not in drawn
 
 
