@@ -172,7 +172,7 @@ class Chosen:
 
         by_day = settings.get_profile("day")
         settings.register_profile(
-            "mutation", by_day, max_examples=60, phases=(Phase.explicit, Phase.generate), database=None
+            "mutation", by_day, max_examples=100, phases=(Phase.explicit, Phase.generate), database=None
         )
         settings.load_profile("mutation")
 

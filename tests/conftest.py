@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def keep_texts_of_instructions() -> None:
-    """NVIDIA's package is asked once for the instructions of a real report that no test changes, not by each test."""
+    """NVIDIA's package is asked once for the instructions of a report that no test changes, not by each test."""
     from ncu_parsers.ncu_rep.sass import kernel_text
     from ncu_parsers.ncu_rep.sass.sass_by_package import Texts, is_installed, texts_by_package
     from ncu_parsers.sources import memory
@@ -85,7 +85,9 @@ def keep_texts_of_instructions() -> None:
         return texts_by_package(report)
 
     vars(kernel_text)["texts_by_package"] = lambda report: (
-        kept(report, memory.limit()) if is_installed() and report.is_relative_to(SHARED) else texts_by_package(report)
+        kept(report, memory.limit())
+        if is_installed() and (report.is_relative_to(SHARED) or report.is_relative_to(SAMPLES))
+        else texts_by_package(report)
     )
 
 

@@ -14,7 +14,17 @@ from ncu_tools.compare.compare_kernels import compare
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
 from ncu_tools.compare.run_conditions import conditions_of
-from ncu_tools.numbers.change import Change, Refusal, Subject, Subjects, sentence, shortened, signed, verdict
+from ncu_tools.numbers.change import (
+    Change,
+    Refusal,
+    Subject,
+    Subjects,
+    clock_ratio,
+    sentence,
+    shortened,
+    signed,
+    verdict,
+)
 from tests.support.launches import launch, sass, table, taken
 from tests.support.ran import ran
 
@@ -354,3 +364,7 @@ class TestTheWordsOfAChange:
     def test_name_so_many_and_count_the_rest(self) -> None:
         assert shortened(["a", "b", "c"], 3) == ["a", "b", "c"]
         assert shortened(["a", "b", "c", "d"], 3) == ["a", "b", "c", "and 1 more"]
+
+
+def test_clocks_have_a_ratio_where_both_are_known_and_differ() -> None:
+    assert [clock_ratio(*one) for one in ((1e9, 1.5e9), (1e9, 1.001e9), (None, 1e9), (1e9, None))] == [1.5, 1, 1, 1]

@@ -60,6 +60,11 @@ class TestKernelSums:
         assert sums.dram.whole(sums.launches).tolist() == [10.0]
         assert sums.times.longest.values.tolist() == [100e-9]
 
+    def test_launches_without_a_time_and_failed_ones_are_not_held_against_a_roof(self) -> None:
+        made = [launch("a", sass(ffma=10), ns=ns, dram=40.0) for ns in (100.0, 0.0)]
+        found = Launches(table(*made, launch("a", sass(ffma=10), ns=100.0, failed=True)))
+        assert found.running.tolist() == [True, False, False]
+
     def test_the_main_unit_did_most_of_the_flops(self) -> None:
         sums = summed(table(launch("a", sass(ffma=10, dfma=30)), launch("b")))
         assert sums.main_units() == ["fp64", None]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema import arrays, tables
@@ -218,8 +218,6 @@ def close(value: Any) -> Any:
     return pytest.approx(value, rel=1e-6, abs=1e-5) if isinstance(value, float) else value
 
 
-@pytest.mark.slow
-@settings(max_examples=100)
 @given(randoms)
 def test_rows_are_those_of_plain_python(random: Random) -> None:
     launches = run_of(random)
@@ -244,8 +242,6 @@ def shown(sums: RunSums) -> Hotspots:
     return ranked(sums.kernels(), sums.notes())
 
 
-@pytest.mark.slow
-@settings(max_examples=50)
 @given(randoms)
 def test_rows_and_notes_are_the_same_from_parts_of_a_file_and_from_sums_of_several(random: Random) -> None:
     whole = table_of(run_of(random))

@@ -6,10 +6,11 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.timelines.activity import activity
 
+from ncu_tools.timeline import gaps as gaps_module
 from ncu_tools.timeline.call_kinds import kind_of_call, names_that_load_data
 from ncu_tools.timeline.gaps import CAUSES, Gaps, ThreadsOfCalls, copies_of_pageable_memory, gaps_within
 from ncu_tools.timeline.intervals import IntervalSet
@@ -34,6 +35,12 @@ def test_a_launch_that_began_in_the_gap_takes_the_time_from_its_call_on() -> Non
 def test_a_short_pause_between_two_calls_is_the_price_of_launching() -> None:
     calls = [Call(50, 60, correlation=9), Call(250, 260, correlation=1)]
     assert causes([Operation(0, 100), Operation(300, 400, calls=1)], calls) == {"launch": 200}
+
+
+def test_a_pause_as_long_as_the_limit_is_too() -> None:
+    calls = [Call(50, 60, correlation=9), Call(60 + 100 * US, 70 + 100 * US, correlation=1)]
+    found = causes([Operation(0, 100), Operation(80 + 100 * US, 200 * US, calls=1)], calls)
+    assert found == {"launch": 100 * US - 20}
 
 
 def test_a_long_pause_between_two_calls_is_not() -> None:
@@ -69,6 +76,21 @@ def test_loading_code_within_a_launch_is_module_loading() -> None:
     calls = [Call(250, 295, correlation=1)]
     found = causes([Operation(0, 100), Operation(300, 400, calls=1)], calls, [], loading)
     assert found == {"host code": 150, "launch": 20, "module loading": 30}
+
+
+def test_the_profilers_own_work_before_a_call_is_that_and_no_loading_of_code() -> None:
+    own = [
+        Overhead(110, 140, activity.PROFILER),
+        Overhead(150, 160, activity.MODULE_LOADING),
+        Overhead(170, 200, 1, 71),
+    ]
+    found = causes([Operation(0, 100), Operation(300, 400, calls=1)], [Call(250, 295, correlation=1)], [], own)
+    assert found == {"host code": 110, "launch": 50, "profiler": 30, "module loading": 10}
+
+
+def test_a_call_that_takes_no_time_launches_from_its_moment_on() -> None:
+    found = causes([Operation(0, 100), Operation(300, 400, calls=1)], [Call(250, 250, correlation=1)])
+    assert found == {"host code": 150, "launch": 50}
 
 
 def test_ranges_say_what_the_host_did_before_the_call() -> None:
@@ -156,6 +178,20 @@ def test_gaps_in_a_window_are_those_that_reach_into_it_cut_to_it() -> None:
         assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
 
 
+def test_the_main_cause_of_a_gap_takes_most_of_it_however_few_are_looked_at_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gaps_module, "AT_ONCE", 2)
+    starts = 20 * np.arange(5)
+    causes_of_gaps = {CAUSES[0]: IntervalSet(starts + 7, starts + 10)}
+    for gap, cause in enumerate(CAUSES[1:6]):
+        causes_of_gaps[cause] = IntervalSet(starts[[gap]], starts[[gap]] + 7)
+    none = IntervalSet(starts[:0], starts[:0])
+    idle, rows = IntervalSet(starts, starts + 10), np.zeros(5, np.int32)
+    made = Gaps(idle, {cause: causes_of_gaps.get(cause, none) for cause in CAUSES}, rows, rows)
+    assert made.main_causes.tolist() == [1, 2, 3, 4, 5]
+
+
 def test_a_thread_waits_at_a_moment_from_the_beginning_of_a_call_that_waits_to_before_its_end() -> None:
     calls = [Call(0, 10, "cudaStreamSynchronize"), Call(10, 20, "cudaFoo"), Call(30, 40, "cudaMemcpy")]
     made = recording([Operation(0, 9)], calls)
@@ -190,6 +226,16 @@ def test_the_range_named_is_the_innermost_over_half_of_the_time_or_none() -> Non
     assert host.range_over(140, 260) is None
     assert host.range_over(200, 260) == ("short", 0.5)
     assert host.range_over(50, 50) is None
+
+
+def test_a_long_range_is_found_behind_more_short_ones_than_are_looked_at_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gaps_module, "LOOKED_AT_ONCE", 2)
+    made = recording(
+        [Operation(0, 9)], [], [Range(0, 100, "step"), *(Range(at, at + 1, "short") for at in range(1, 8))]
+    )
+    assert ThreadsOfCalls(made, launching_calls(made)).of(70).range_over(50, 60) == ("step", 1.0)
 
 
 def test_an_operation_belongs_to_the_earliest_call_with_its_number() -> None:
@@ -349,8 +395,6 @@ def cause_at(made: activity.Activity, gpu: GpuTimeline, moment: int) -> str | No
     return "dependency" if moment >= returned and ended - returned > 100 * US else thread.within_its_call(moment)
 
 
-@pytest.mark.slow
-@settings(max_examples=100)
 @given(recordings)
 def test_every_moment_of_a_gap_has_the_cause_that_the_rules_give_it(made: activity.Activity) -> None:
     (gpu,) = timeline(made).gpus
