@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.ceilings.ceilings import Ceilings, ceilings_of
 from ncu_tools.kernels.kernel_row import Hotspot, kernels_table, ranked, run_total
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches, Times
 from ncu_tools.numbers.row_sums import RowNumbers, Sum
-from tests.support.launches import launch, sass, table
+from tests.support.launches import launch, metric, sass, table
 
 
 def summed(found: pa.Table) -> KernelSums[str]:
@@ -64,6 +64,24 @@ class TestKernelSums:
         made = [launch("a", sass(ffma=10), ns=ns, dram=40.0) for ns in (100.0, 0.0)]
         found = Launches(table(*made, launch("a", sass(ffma=10), ns=100.0, failed=True)))
         assert found.running.tolist() == [True, False, False]
+
+    def test_the_excess_that_is_kept_is_of_the_first_launch_above_a_ceiling_not_of_one_at_it(self) -> None:
+        sums: KernelSums[str] = KernelSums()
+        for moved in (100.0, 900.0, 700.0):
+            made = table(launch("k", measures={"duration_ns": 100.0, "dram_bytes": moved}))
+            sums.add_launches(Launches(made, Ceilings({"dram": np.array([1e9])})), np.array([0]), ["k"])
+        (kept,) = sums.needs["dram"].excesses.values()
+        assert kept.fraction == pytest.approx(9)
+
+    def test_a_share_of_busy_time_is_the_mean_of_the_launches_that_have_one(self) -> None:
+        busy = {"sm__throughput.avg.pct_of_peak_sustained_elapsed": metric(40.0)}
+        sums = summed(table(launch("a", busy, ns=100.0), launch("a", ns=300.0)))
+        assert sums.busy["sm"].mean().tolist() == [0.4]
+
+    def test_the_main_unit_is_that_of_launches_whose_flops_are_known(self) -> None:
+        of_fp32, of_fp64 = {"flops_fp32": 500.0}, {"flops": 10.0, "flops_fp64": 10.0}
+        made = table(*(launch("a", measures={"duration_ns": 9.0, **one}) for one in (of_fp32, of_fp64)))
+        assert summed(made).main_units() == ["fp64"]
 
     def test_the_main_unit_did_most_of_the_flops(self) -> None:
         sums = summed(table(launch("a", sass(ffma=10, dfma=30)), launch("b")))

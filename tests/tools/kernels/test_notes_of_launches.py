@@ -35,6 +35,13 @@ def counted() -> dict[str, Metric]:
     return sass(ffma=1) | tensor()
 
 
+def test_only_rows_of_locations_say_how_many_kernels_they_are() -> None:
+    made = table(launch("k", counted(), **WHOLE))
+    assert [hotspots(made, ceilings_of(made), group=group).rows[0].kernels for group in ("name", "category")] == [
+        None
+    ] * 2
+
+
 def test_failed_launches_are_counted_and_five_of_their_kernels_named() -> None:
     (note,) = said(launch("k", counted(), **WHOLE), *(launch(name, failed=True) for name in "fedcba"))
     assert note == "6 failed launches left out of every number: a, b, c, d, e"

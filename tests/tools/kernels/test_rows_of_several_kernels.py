@@ -59,6 +59,20 @@ def test_a_category_whose_work_is_nearly_known_keeps_its_rate() -> None:
     assert not any(note.startswith("no rate") for note in found.notes)
 
 
+def test_a_category_known_for_just_as_much_of_its_time_as_is_asked_for_is_in_no_note(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ncu_tools.kernels.hotspots.MOSTLY_KNOWN", 0.75)
+    made = [launch(COUNTED, sass(ffma=1e6), ns=3e9, dram=1e6, attributes=A100), launch(UNCOUNTED, {}, ns=1e9)]
+    found = hotspots(launches := table(*made), ceilings_of(launches), group="category")
+    assert not any(note.startswith("no rate") for note in found.notes)
+
+
+def test_a_category_of_kernels_without_one_is_in_a_note() -> None:
+    found = hotspots(launches := table(launch("own_kernel", ns=9.0)), ceilings_of(launches), group="category")
+    assert any("whose names say no category: own_kernel" in note for note in found.notes)
+
+
 def test_a_row_of_one_kernel_keeps_the_rate_of_the_launches_that_have_counts() -> None:
     rows = {row.kernel: row for row in two_gemms(0.1, group="name").rows}
     assert rows[COUNTED].flops_per_s == pytest.approx(2e6 / 0.1e-3)
