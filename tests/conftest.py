@@ -47,13 +47,16 @@ SHARED = ROOT.parent / "shared"
 
 
 LONGEST = (
-    "test_bench_dask.py", "test_hostile.py", "test_operators.py", "test_cli.py", "test_ranks.py", "test_html_report.py",
-    "test_pictures.py", "test_bench.py", "test_mcp.py", "test_parts_page.py", "test_timeline_page.py",
-    "test_profile_with_a_stand_in.py", "test_streaming.py", "test_inside_page.py", "test_engine_steps.py",
-    "test_real_tools.py", "test_faults.py", "test_completion.py", "test_house.py", "test_language_commands.py",
-    "test_execute.py", "test_limits.py", "test_doctor.py", "test_studies.py", "test_several_runs_page.py", "test_docs.py",
-    "test_text_roofline.py", "test_bench_against.py", "test_quick_ceilings.py", "test_dask.py", "test_gpu_scripts.py",
-    "test_wheel.py", "test_mistakes.py", "test_fuzz.py", "test_without_the_package.py",
+    "test_execute.py", "test_html_report.py", "test_timeline_page.py", "test_operators.py",
+    "test_profile_with_a_stand_in.py", "test_bench.py", "test_nsys.py", "test_parts.py", "test_real_tools.py",
+    "test_limits.py", "test_notebook.py", "test_traced_program.py", "test_ranks.py", "test_hostile.py",
+    "test_streaming.py", "test_kernel_page.py", "test_several_runs_page.py", "test_varied_profile.py",
+    "test_real_reports.py", "test_cli.py", "test_language_commands.py", "test_estimate.py", "test_faults.py",
+    "test_source_pages.py", "test_python_locations.py", "test_parts_page.py", "test_golden_texts.py",
+    "test_binary_instructions.py", "test_compare.py", "test_docs.py", "test_mcp.py", "test_doctor.py",
+    "test_inside_page.py", "test_measured_machines.py", "test_changes.py", "test_house.py", "test_dask.py",
+    "test_studies.py", "test_wheel.py", "test_engine_steps.py", "test_digest.py", "test_expected_work.py",
+    "test_flop_counter.py", "test_user_ranges.py", "test_pictures.py", "test_text_roofline.py", "test_gpu_scripts.py",
 )  # fmt: skip
 """Files that take the most time, longest first: where several processes share the files, none is left alone with one."""
 

@@ -630,7 +630,7 @@ class TestInChromium:
         found.close()
 
 
-@pytest.mark.parametrize("sample", one_in(6, sample_files()), ids=lambda path: path.name)
+@pytest.mark.parametrize("sample", one_in(12, sample_files()), ids=lambda path: path.name)
 def test_a_page_needs_only_the_columns_that_are_read_for_it(sample: Path) -> None:
     try:
         whole = parse([Source(str(sample))]).table

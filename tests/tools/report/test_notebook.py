@@ -27,6 +27,7 @@ from ncu_tools.runs.run import Run
 from sample_reports import source_page
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table
+from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
@@ -245,7 +246,8 @@ class TestCompare:
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 class TestEstimate:
-    def test_has_a_row_for_each_machine_and_batch(self) -> None:
+    def test_has_a_row_for_each_machine_and_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        models_run_here(monkeypatch)
         view = ncu_tools.estimate("gemm:256,256,256,fp32", machine="t4,h100-sxm", batch_size=1)
         assert view.table["machine"].tolist() == ["t4", "h100-sxm"]
         assert view.table["flops"].tolist() == [2 * 256**3] * 2
