@@ -368,3 +368,8 @@ class TestTheWordsOfAChange:
 
 def test_clocks_have_a_ratio_where_both_are_known_and_differ() -> None:
     assert [clock_ratio(*one) for one in ((1e9, 1.5e9), (1e9, 1.001e9), (None, 1e9), (1e9, None))] == [1.5, 1, 1, 1]
+
+
+def test_a_subject_of_one_run_is_new_or_gone_whatever_its_change() -> None:
+    change = Change("time", 1.0, 2.0)
+    assert [verdict(change, is_new=is_new, is_gone=not is_new) for is_new in (True, False)] == ["new", "gone"]
