@@ -349,7 +349,7 @@ class TestAsAProcess:
 
     def test_commands_import_no_heavy_module_they_do_not_need(self, tmp_path: Path) -> None:
         folder = f"{tmp_path}{os.sep}"
-        for arguments in (
+        commands = (
             ["parse", METRICS, "-o", str(tmp_path / "x.parquet")],
             ["parse", METRICS, "-o", folder],
             ["hotspots", METRICS],
@@ -358,8 +358,9 @@ class TestAsAProcess:
             ["roofline", METRICS],
             ["compare", METRICS, METRICS],
             ["report", METRICS, "-o", str(tmp_path / "x.html")],
-        ):
-            assert loaded_by(*arguments) & {"pandas", "matplotlib", "torch", "zmq", "pyarrow.compute"} == set()
+        )
+        for arguments, loaded in zip(commands, loaded_by_each(*commands), strict=True):
+            assert loaded & {"pandas", "matplotlib", "torch", "zmq", "pyarrow.compute"} == set(), arguments
 
     def test_source_imports_neither_parquet_nor_the_help_of_arrows_functions_for_a_page(self) -> None:
         loaded = loaded_by("source", str(SAMPLES / "d20-source-page.csv"))
@@ -386,10 +387,17 @@ class TestAsAProcess:
 
 def loaded_by(*arguments: str) -> set[str]:
     """The modules that a command loads."""
+    (loaded,) = loaded_by_each(list(arguments))
+    return loaded
+
+
+def loaded_by_each(*commands: list[str]) -> list[set[str]]:
+    """The modules that are loaded after each of some commands, which run one after the other in a process."""
     code = (
         "import sys\nfrom ncu_tools.cli import run\nimport contextlib, io\n"
-        f"with contextlib.redirect_stdout(io.StringIO()): run({list(arguments)!r})\n"
-        "print(*sys.modules)"
+        f"for arguments in {list(commands)!r}:\n"
+        "    with contextlib.redirect_stdout(io.StringIO()): run(arguments)\n"
+        "    print(*sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -398,7 +406,7 @@ def loaded_by(*arguments: str) -> set[str]:
         check=True,
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
     )
-    return set(done.stdout.split())
+    return [set(line.split()) for line in done.stdout.splitlines()]
 
 
 class TestExistingFiles:

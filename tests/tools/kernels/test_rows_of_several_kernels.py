@@ -66,6 +66,14 @@ def test_a_category_known_for_just_as_much_of_its_time_as_is_asked_for_is_in_no_
     made = [launch(COUNTED, sass(ffma=1e6), ns=3e9, dram=1e6, attributes=A100), launch(UNCOUNTED, {}, ns=1e9)]
     found = hotspots(launches := table(*made), ceilings_of(launches), group="category")
     assert not any(note.startswith("no rate") for note in found.notes)
+    assert found.rows[0].flops_per_s == pytest.approx(2e6 / 3)
+
+
+def test_a_category_with_bytes_but_flops_of_a_small_part_has_a_rate_of_bytes_alone() -> None:
+    made = [launch(COUNTED, sass(ffma=1e6), ns=1e5, dram=1e6), launch(UNCOUNTED, {}, ns=9e5, dram=1e6)]
+    (row,) = hotspots(launches := table(*made), ceilings_of(launches), group="category").rows
+    assert row.dram_bytes_per_s == pytest.approx(2e9)
+    assert (row.flops_per_s, row.arithmetic_intensity) == (None, None)
 
 
 def test_a_category_of_kernels_without_one_is_in_a_note() -> None:
