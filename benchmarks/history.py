@@ -162,7 +162,7 @@ def natural(version: str) -> list[tuple[int, str]]:
 def summary(name: str, times: dict[str, float]) -> RunSummary:
     """A run of measured points."""
     rows = table_of_points(list(times), {"time": list(times.values())}, [float("nan")] * len(times))
-    return RunSummary(name, RunFacts(points=True, identity=" ".join(times)), rows)
+    return RunSummary.of_table(name, RunFacts(points=True, identity=" ".join(times)), rows)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.change import CLOCKS_ALIKE, signed
 from ncu_tools.numbers.number_format import FORMATS
 
-OF_MACHINE = ("GPU", "compute capability", "clock control")
+OF_MACHINE = ("GPU", "compute capability", "clock control", "machine", "host")
 """Conditions of a run that say where it ran."""
 OF_CODE_ALONE = ("registers", "spills", "shared_bytes", "local_accesses")
 """Counts that other launches of the same code leave as they are."""

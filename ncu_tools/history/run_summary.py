@@ -25,6 +25,7 @@ from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES
 from ncu_launch.files.typed_json import UNREADABLE, record_of
 from ncu_parsers.parquet.reader import read_beside
 from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.points.point_files import PointFile, is_point_file, read_points
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.metric_forms import MetricsInAnyForm
 from ncu_parsers.schema.tables import Floats, drop_failed, table_metadata, with_metadata
@@ -94,7 +95,8 @@ class RunFacts:
     def devices(self) -> str:
         """What the run ran on, in words; "" where that is not known."""
         capability = self.conditions.get("compute capability", "")
-        return self.conditions.get("GPU") or (capability and f"compute capability {capability}")
+        named = self.conditions.get("GPU") or self.conditions.get("machine")
+        return named or (capability and f"compute capability {capability}")
 
 
 @dataclass(frozen=True)
@@ -135,15 +137,27 @@ class FoundRun:
 
 @dataclass
 class RunSummary:
-    """A run with its facts and sums: a row per title of `SummedTitle`, a column per quantity."""
+    """A run with its facts and sums: a row of `titles` per `SummedTitle`, and the sums of each quantity that is known.
+
+    Sums are float64, one per row, NaN where a row lacks the quantity.
+    """
 
     name: str
     facts: RunFacts
-    table: pa.Table
+    titles: pa.Table
+    sums: dict[str, Floats]
+
+    @classmethod
+    def of_table(cls, name: str, facts: RunFacts, table: pa.Table) -> RunSummary:
+        """The summary of a table of titles and sums."""
+        columns = {one: tables.floats(table, one) for one in table.column_names if one not in TITLES}
+        known = {one: values for one, values in columns.items() if not np.isnan(values).all()}
+        return cls(name, facts, table.select(list(TITLES)), known)
 
     def column(self, name: str) -> Floats:
-        """The sums of a quantity (float64), one per row; NaN if not known."""
-        return tables.floats(self.table, name)
+        """The sums of a quantity; NaN if it is not known."""
+        found = self.sums.get(name)
+        return tables.unknown(len(self.titles)) if found is None else found
 
 
 class HistorySums(RowSums[SummedTitle]):
@@ -258,23 +272,18 @@ def summarised(found: FoundRun) -> RunSummary:
     known = _kept_in(kept, found.name, made_of) if kept is not None else None
     if known is not None:
         return known
-    made = _made(found)
-    made.facts.made_of = made_of
-    made.facts.identity = _identity(made.table)
+    facts, table = _made(found)
+    facts = replace(facts, made_of=made_of, identity=_identity(table))
     if kept is not None:
         with suppress(OSError, NcuBenchError):  # a folder that is closed to the user
             kept.parent.mkdir(parents=True, exist_ok=True)
-            write_table(_with_facts(made), kept)
-    return made
+            write_table(with_metadata(table, {"history": asdict(facts)}), kept)
+    return RunSummary.of_table(found.name, facts, table)
 
 
 def _identity(table: pa.Table) -> str:
     titles = zip(*(tables.words(table, name) for name in TITLES), strict=True)
     return hashlib.sha256(json.dumps(list(titles)).encode()).hexdigest()
-
-
-def _with_facts(summary: RunSummary) -> pa.Table:
-    return with_metadata(summary.table, {"history": asdict(summary.facts)})
 
 
 def _kept_in(kept: Path, name: str, made_of: list[str]) -> RunSummary | None:
@@ -287,19 +296,22 @@ def _kept_in(kept: Path, name: str, made_of: list[str]) -> RunSummary | None:
     except (*UNREADABLE, KeyError):
         return None
     are_sums = {*TITLES, LAUNCHED} <= set(table.column_names)
-    return RunSummary(name, facts, table) if are_sums and facts.made_of == made_of else None
+    return RunSummary.of_table(name, facts, table) if are_sums and facts.made_of == made_of else None
 
 
-def _made(found: FoundRun) -> RunSummary:
+def _made(found: FoundRun) -> tuple[RunFacts, pa.Table]:
+    """The facts of a run, and its titles with their sums."""
     from ncu_tools.bench.bench_runs import is_bench
 
     if not found.parts and is_bench(found.place):
         return _of_points(found)
+    if found.files and is_point_file(found.files[0]):
+        return _of_point_file(found, read_points(found.files[0]))
     run = Run(found.name, found.parts) if found.parts else load(found.place)
     sums = sums_of_run(run, HistorySums, in_batches(_wanted))
     manifest = manifest_in(Path(found.files[0]).parent) if found.files else None
     dated = _dated(found, manifest, sums.created)
-    return RunSummary(found.name, with_facts_of(sums, dated, manifest), sums.table())
+    return with_facts_of(sums, dated, manifest), sums.table()
 
 
 def with_facts_of(sums: HistorySums, dated: RunFacts, manifest: Manifest | None = None) -> RunFacts:
@@ -341,7 +353,7 @@ OF_POINTS: dict[str, str] = {
 """WatchedQuantity -> the column of measured points that has it."""
 
 
-def _of_points(found: FoundRun) -> RunSummary:
+def _of_points(found: FoundRun) -> tuple[RunFacts, pa.Table]:
     """The points of a sweep that were measured; of one that was measured again the last row counts."""
     from ncu_launch.bench.point_outcomes import OK
 
@@ -364,7 +376,20 @@ def _of_points(found: FoundRun) -> RunSummary:
         points=True,
         notes=run.notes,
     )
-    return RunSummary(found.name, facts, table_of_points(list(rows), values, variances))
+    return facts, table_of_points(list(rows), values, variances)
+
+
+def _of_point_file(found: FoundRun, file: PointFile) -> tuple[RunFacts, pa.Table]:
+    """The points of another program's file, with commit and date as it has them."""
+    dated = _dated(found, None)
+    if file.measured:
+        dated = replace(dated, started=file.measured, dated_by=BY_REPORT)
+    facts = replace(
+        dated, commit=file.commit or None, committed=file.committed or None, conditions=file.conditions, points=True
+    )
+    points = {one.name: one for one in file.points}.values()
+    times = [one.time_ns for one in points]
+    return facts, table_of_points([one.name for one in points], {TIME: times}, [one.variance for one in points])
 
 
 def table_of_points(names: Sequence[str], values: dict[str, list[Any]], variances: Sequence[float]) -> pa.Table:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, MANIFEST
 from ncu_launch.notes import Note, NoteKind
@@ -21,6 +22,7 @@ from ncu_parsers.datasets.dataset_layout import find_dataset
 from ncu_parsers.datasets.engine import Engine, InOrder
 from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parse.report_files import reports_among
+from ncu_parsers.points.point_files import is_point_file
 
 from ncu_tools.history.run_summary import BY_FILE, KEPT, FoundRun, RunSummary, summarised
 from ncu_tools.numbers.number_format import counted
@@ -59,6 +61,7 @@ def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engi
     named = _commits_named(commits, found)
     dates = dates_of(set(named.values()))
     first_error: NcuBenchError | None = None
+    shared: dict[str, pa.Table] = {}
     for run, summary in zip(found, (engine or InOrder()).map(summarised, found), strict=True):
         if isinstance(summary, NcuBenchError):
             first_error = first_error or summary
@@ -68,6 +71,7 @@ def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engi
             commit = named[run.name]
             facts = replace(summary.facts, commit=commit, committed=dates.get(commit, summary.facts.committed))
             summary.facts = facts
+        summary.titles = shared.setdefault(summary.facts.identity, summary.titles)
         result.runs.append(summary)
     if not result.runs and first_error is not None:
         raise first_error
@@ -126,7 +130,8 @@ def _below(folder: Path, root: Path, deep: int) -> Iterator[FoundRun]:
             run = _run_folder(entry, name)
             yield from [run] if run else _below(entry, root, deep - 1)
     tables = [file for file in files if file.suffix == ".parquet" and file.name not in OTHER_TABLES]
-    for file in (*map(Path, reports_among(files)), *tables):
+    points = [file for file in files if is_point_file(file)]
+    for file in (*map(Path, reports_among(files)), *tables, *points):
         yield FoundRun(file.relative_to(root).as_posix(), str(file), files=(file,))
 
 

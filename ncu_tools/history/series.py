@@ -82,16 +82,19 @@ class History:
 
 
 def history_of(runs: Sequence[RunSummary], by: str = KERNEL) -> History:
-    """The series of runs in order, a series per kernel, layer, category or step; of measured points per point."""
+    """The series of runs in order, a series per kernel, layer, category or step; of measured points per point.
+
+    The sums of the runs are used up.
+    """
     of_points = any(run.facts.points for run in runs)
     numbering: _Kernels | _Named
     if by == KERNEL:
         numbering = _Kernels(matched=not of_points)
     elif by == STEP:
-        numbering = _Named(lambda run: [ONE_STEP] * len(run.table))
+        numbering = _Named(lambda run: [ONE_STEP] * len(run.titles))
     else:
         numbering = _Named(_layers if by == LAYER else _categories)
-    watched = tuple(name for name in (*quantities(), VARIANCE) if any(name in run.table.column_names for run in runs))
+    watched = tuple(name for name in (*quantities(), VARIANCE) if any(name in run.sums for run in runs))
     watched = (*watched, SHAPES)
     history = History(
         POINT if of_points else by, [run.name for run in runs], [run.facts for run in runs], [], watched, []
@@ -99,6 +102,7 @@ def history_of(runs: Sequence[RunSummary], by: str = KERNEL) -> History:
     hashes: dict[str, Floats] = {}
     for run in runs:
         history.blocks.append(_block(run, numbering(run), watched, hashes, per_launch=by == KERNEL))
+        run.sums = {}  # thousands of runs do not fit twice
     history.names, history.renamed = numbering.names, numbering.renamed
     return history
 
@@ -126,13 +130,13 @@ class _Named:
 
 
 def _layers(run: RunSummary) -> list[str]:
-    modules, phases = (tables.words(run.table, name) for name in ("module", "phase"))
+    modules, phases = (tables.words(run.titles, name) for name in ("module", "phase"))
     return [f"{module or NO_MODULE} {phase or NO_PHASE}" for module, phase in zip(modules, phases, strict=True)]
 
 
 def _categories(run: RunSummary) -> list[str]:
-    names = arrays.one(run.table.column("kernel"))
-    return [str(one) for one in category_of_rows(names, arrays.dictionary([None] * len(run.table))).to_pylist()]
+    names = arrays.one(run.titles.column("kernel"))
+    return [str(one) for one in category_of_rows(names, arrays.dictionary([None] * len(run.titles))).to_pylist()]
 
 
 class _Kernels:
@@ -195,8 +199,8 @@ class _Kernels:
 
 
 def _signatures(run: RunSummary) -> Signatures:
-    codes, names = tables.codes(run.table, "kernel")
-    shapes, ranges = (tables.words(run.table, name) for name in ("shape", "range"))
+    codes, names = tables.codes(run.titles, "kernel")
+    shapes, ranges = (tables.words(run.titles, name) for name in ("shape", "range"))
     places, used = np.unique(codes, return_inverse=True)
     return Signatures(
         used.reshape(-1).astype(np.int64),
@@ -253,7 +257,7 @@ def _mix(run: RunSummary, place: Places, count: int, hashes: dict[str, Floats]) 
     """A number for the launches of each series by grid, block and range: equal where the mix is."""
     identity = run.facts.identity
     if identity not in hashes:
-        shapes, ranges = (tables.words(run.table, name) for name in ("shape", "range"))
+        shapes, ranges = (tables.words(run.titles, name) for name in ("shape", "range"))
         hashes[identity] = np.array([_hash(f"{shape} {path}") for shape, path in zip(shapes, ranges, strict=True)])
     launches = run.column(LAUNCHES)
     share = launches / np.bincount(place, launches, count)[place]

@@ -40,7 +40,7 @@ def summary(name: str, launches: Sequence[Launch], **facts: object) -> RunSummar
     rows = sums.table()
     identity = str(rows.select(["kernel", "shape", "range"]).to_pydict())
     known = replace(with_facts_of(sums, RunFacts()), identity=identity)
-    return RunSummary(name, replace(known, **facts), rows)  # type: ignore[arg-type]
+    return RunSummary.of_table(name, replace(known, **facts), rows)  # type: ignore[arg-type]
 
 
 def history(*runs: Sequence[Launch], by: str = "kernel") -> History:

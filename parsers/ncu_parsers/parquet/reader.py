@@ -239,7 +239,7 @@ def read_beside(path: Path) -> pa.Table | None:
     """A table that `write_table` stored beside a file of launches; None if it is missing or unreadable."""
     try:
         with opened(path) as (file, _):
-            return file.read()
+            return file.read(use_threads=False)  # it is small: starting threads takes longer
     except NcuBenchError:
         return None
 

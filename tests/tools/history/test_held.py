@@ -73,11 +73,15 @@ class TestADrift:
 
 class TestWhatCannotBeTold:
     def test_is_another_device(self) -> None:
-        runs = [summary(f"r{at}", one, conditions={"GPU": "A100"}) for at, one in enumerate(BEFORE)]
-        newest = summary("new", counted("gemm", 100), conditions={"GPU": "H100"})
-        found = judged("time>3%", history_of([*runs, newest]))
-        assert (found.outcome, found.reason) == ("not evaluated", "new ran on H100, and the runs before it on A100")
-        again = judged("time>3%", history_of([*runs[:3], newest, *runs[3:6], newest]))
+        def on(*devices: str) -> History:
+            runs = enumerate(zip(devices, times(len(devices)), strict=True))
+            return history_of(
+                [summary(f"r{at}", counted("gemm", us), conditions={"GPU": gpu}) for at, (gpu, us) in runs]
+            )
+
+        found = judged("time>3%", on(*["A100"] * 5, "H100"))
+        assert (found.outcome, found.reason) == ("not evaluated", "r5 ran on H100, and the runs before it on A100")
+        again = judged("time>3%", on("A100", "H100", "A100", "H100"))
         assert (again.outcome, "of 1 run " in again.reason) == ("passed", True)
 
     def test_is_another_clock_unless_it_is_to_be_judged(self) -> None:

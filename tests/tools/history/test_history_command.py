@@ -168,3 +168,16 @@ def test_a_wrong_word_is_answered_with_the_right_ones(runs: Path, words: list[st
     done = ran("history", str(runs), *words)
     assert done.exit_code == 2
     assert said in " ".join(done.stderr.split())
+
+
+def test_files_of_pytest_benchmark_are_runs_of_points_by_their_commits(tmp_path: Path) -> None:
+    for number, us in enumerate([*times(25, 100, 0.5), *times(8, 110, 0.5)]):
+        point = {"name": "t", "fullname": "b.py::t", "stats": {"mean": us * 1e-6, "stddev": 1e-7, "rounds": 50}}
+        commit = {"id": f"{number:040x}", "time": f"2026-03-01T{number // 2:02}:{30 * (number % 2):02}:00+00:00"}
+        file = {"machine_info": {"node": "ci"}, "commit_info": commit, "benchmarks": [point], "datetime": day(9)}
+        (tmp_path / f"{99 - number}.json").write_text(json.dumps(file))
+    (one,) = rows(str(tmp_path))
+    assert (one["run"], one["commit"], one["kernel"], one["quantity"]) == ("74.json", f"{25:040x}", "b.py::t", "time")
+    assert one["change"] == pytest.approx(0.1, abs=0.01)
+    assert one["cause"] == "noise"
+    assert "no counters were collected" in one["evidence"]

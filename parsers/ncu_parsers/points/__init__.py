@@ -1,0 +1,1 @@
+"""Measured points that other programs wrote: NVBench and pytest-benchmark."""

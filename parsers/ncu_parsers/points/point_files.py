@@ -1,0 +1,175 @@
+"""Results of NVBench (`--json`) and pytest-benchmark (`--benchmark-json`) as points: a time each, with its variance.
+
+What both files hold, by their writers: https://github.com/NVIDIA/nvbench (json_printer.cu: devices, benchmarks, states
+with axis values and summaries; since JSON version 1 summaries have tags, and numbers are texts) and
+https://pytest-benchmark.readthedocs.io (machine_info, commit_info, benchmarks with statistics in seconds).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.typed_json import UNREADABLE
+
+PYTEST, NVBENCH = "pytest-benchmark", "NVBench"
+WORDS = (b'"machine_info"', b'"sm_version"', b'"nvbench"')
+"""One of these is near the beginning of a file of points."""
+HEAD = 1 << 16
+LARGEST = 1 << 28
+UNVERSIONED = "unversioned"
+"""What pytest-benchmark writes for the commit outside of a repository."""
+NS_PER_S = 1e9
+TIMES = (
+    "nv/cold/time/gpu/mean", "nv/batch/time/gpu/mean", "nv/cold/time/cpu/mean", "nv/cpu_only/time/cpu/mean",
+    "Average GPU Time (Cold)", "Average GPU Time (Batch)", "Average CPU Time (Cold)",
+)  # fmt: skip
+"""Summaries of NVBench that are the time of a state in s, by tag, in earlier releases by name; the first one counts."""
+DEVIATIONS = ("nv/cold/time/gpu/stdev/relative", "GPU Relative Standard Deviation (Cold)")
+SAMPLES = ("nv/cold/sample_size", "Number of Trials (Cold)")
+"""What says how sure the first of `TIMES` is: the relative deviation of samples, and their number."""
+
+
+@dataclass(frozen=True)
+class MeasuredTime:
+    """A point: its name, its mean time in ns, and the variance of that in ns^2; NaN if it is not known."""
+
+    name: str
+    time_ns: float
+    variance: float = math.nan
+
+
+@dataclass
+class PointFile:
+    """The points of a file, and what it knows of the run; "" where it says nothing.
+
+    Dates are ISO 8601. `conditions` are the machine and the versions, by name.
+    """
+
+    tool: str
+    points: list[MeasuredTime]
+    commit: str = ""
+    committed: str = ""
+    measured: str = ""
+    conditions: dict[str, str] = field(default_factory=dict)
+
+
+def is_point_file(path: Path) -> bool:
+    """True for a JSON file that begins as one of these programs writes it."""
+    if path.suffix.lower() != ".json":
+        return False
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(HEAD)
+    except OSError:
+        return False
+    return head.lstrip().startswith(b"{") and any(word in head for word in WORDS)
+
+
+def read_points(path: Path) -> PointFile:
+    """Read a file of points. Raises `NcuBenchError` if it is damaged, too large, or holds no measured time."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise NcuBenchError(f"{path} is too large for a file of measured points: more than {LARGEST >> 20} MB.")
+        values = json.loads(path.read_bytes())
+    except (OSError, *UNREADABLE) as error:
+        raise NcuBenchError(
+            f"{path} could not be read as JSON: {error}.", "It may be cut.", "Measure again."
+        ) from error
+    root = values if isinstance(values, dict) else {}
+    found = _of_pytest(root) if "machine_info" in root else _of_nvbench(root)
+    if not found.points:
+        raise NcuBenchError(f"{path} holds no measured time.", "Every benchmark in it was skipped, or has no times.")
+    return found
+
+
+def _of_pytest(root: Mapping[str, Any]) -> PointFile:
+    machine, commit = _object(root.get("machine_info")), _object(root.get("commit_info"))
+    known = "" if commit.get("id") == UNVERSIONED else _text(commit.get("id"))
+    points = []
+    for one in _objects(root.get("benchmarks")):
+        stats = _object(one.get("stats"))
+        mean, deviation, rounds = (_number(stats.get(name)) for name in ("mean", "stddev", "rounds"))
+        if mean > 0:
+            variance = (deviation * NS_PER_S) ** 2 / rounds if rounds > 1 else math.nan
+            points.append(MeasuredTime(_text(one.get("fullname")) or _text(one.get("name")), mean * NS_PER_S, variance))
+    conditions = {
+        "machine": _text(_object(machine.get("cpu")).get("brand_raw")) or _text(machine.get("processor")),
+        "host": _text(machine.get("node")),
+        "version of Python": _text(machine.get("python_version")),
+    }
+    dates = _text(commit.get("time")), _text(root.get("datetime"))
+    return PointFile(PYTEST, points, known, *dates, _known(conditions))
+
+
+def _of_nvbench(root: Mapping[str, Any]) -> PointFile:
+    names = {one.get("id"): _text(one.get("name")) for one in _objects(root.get("devices"))}
+    used: dict[str, None] = {}
+    points = []
+    for benchmark in _objects(root.get("benchmarks")):
+        for state in _objects(benchmark.get("states")):
+            found = _summaries(state.get("summaries"))
+            time = next((found[tag] for tag in TIMES if found.get(tag, 0.0) > 0), 0.0)
+            if time > 0 and not state.get("is_skipped"):
+                device = names.get(state.get("device"), "")
+                used[device] = None
+                axes = [f"{one.get('name')}={one.get('value')}" for one in _objects(state.get("axis_values"))]
+                name = " ".join([_text(benchmark.get("name")), *axes, *([f"on {device}"] if len(names) > 1 else [])])
+                points.append(MeasuredTime(name, time * NS_PER_S, _variance(found, time)))
+    version = _object(_object(_object(root.get("meta")).get("version")).get("nvbench")).get("string")
+    conditions = {"GPU": ", ".join(filter(None, used)), "version of NVBench": _text(version)}
+    return PointFile(NVBENCH, points, conditions=_known(conditions))
+
+
+def _summaries(values: Any) -> dict[str, float]:
+    """Tag, or name of earlier releases, -> the number of each summary that is one."""
+    if isinstance(values, dict):
+        named = [(name, _object(one).get("values")) for name, one in values.items()]
+    else:
+        named = [(_text(one.get("tag")), one.get("data")) for one in _objects(values)]
+    found = {}
+    for name, data in named:
+        for one in _objects(data):
+            if one.get("name") == "value":
+                found[name] = _number(one.get("value"))
+    return found
+
+
+def _variance(found: Mapping[str, float], time: float) -> float:
+    """The variance of the mean in ns^2, of cold measurements; NaN if it is not known."""
+    deviation, samples = (
+        next((found[tag] for tag in tags if tag in found), math.nan) for tags in (DEVIATIONS, SAMPLES)
+    )
+    return (deviation * time * NS_PER_S) ** 2 / samples if samples > 1 else math.nan
+
+
+# ----------------------------------------------------------------------------------------------------- untrusted JSON
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    return (one for one in value if isinstance(one, dict)) if isinstance(value, Sequence) else iter(())
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float:
+    """A number, also written as text; NaN for anything else."""
+    try:
+        return float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _known(conditions: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in conditions.items() if text}
