@@ -116,7 +116,8 @@ def _profile_once(request: ProfileRequest, folder: Path, listener: Listener) -> 
     notes = [*parsed.notes, *([parsed.mismatch] if parsed.mismatch else [])]
     if request.run.gpu_metrics is not None and "sampled_samples" not in parsed.table.column_names:
         notes.append(
-            "GPU metrics were asked for, and the timeline has none; ncu-bench doctor says what nsys may sample"
+            "GPU metrics were asked for, and the timeline has none; ncu-bench doctor says what nsys and PyTorch may "
+            f"sample, and the log of the run in {folder} what they said"
         )
     kept = keep_profile(parsed.table, notes, manifest, folder, announced=plan.notes, warm=warm)
     return replace(kept, failure=failure)

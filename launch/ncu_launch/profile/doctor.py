@@ -62,7 +62,8 @@ class Check:
 class Models:
     """PyTorch and torchvision as a child process found them; a version is None if the package is not installed.
 
-    `operators`: whether torchvision's compiled operators load; None if unknown.
+    `operators`: whether torchvision's compiled operators load; None if unknown. `samples`: whether PyTorch's profiler
+    has what is needed to sample GPU metrics.
     """
 
     torch: str | None = None
@@ -73,6 +74,7 @@ class Models:
     torchvision: str | None = None
     operators: bool | None = None
     torchvision_error: str = ""
+    samples: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,7 @@ def examine(facts: MachineFacts) -> list[Check]:
         check_sharing(facts.mig_modes, facts.processes),
         check_torch(facts.models, facts.gpus),
         check_torchvision(facts.models),
+        check_samples_of_torch(facts.models),
         check_nvtx(facts.nvtx, facts.nsys),
         check_importer(facts.nsys, facts.importer),
         check_gpu_metrics(facts.gpu_metrics),
@@ -268,6 +271,19 @@ def check_torch(models: Models, listed: tuple[Gpu, ...]) -> Check:
         return Check(name, PROBLEM, f"{found} beside a GPU: models run on the CPU", advice)
     advice = "look at CUDA_VISIBLE_DEVICES; else update the driver, or install a PyTorch for an older CUDA"
     return Check(name, PROBLEM, f"{found}, but it sees none of the GPUs that the driver lists", advice)
+
+
+def check_samples_of_torch(models: Models) -> Check:
+    """Check that PyTorch's profiler can be asked for GPU metrics; whether the driver lets it, a run tells."""
+    name = "GPU metrics of PyTorch"
+    if models.samples is None:
+        return Check(name, UNKNOWN, "no PyTorch that could be asked")
+    if not models.samples:
+        found = f"{models.torch} has no torch.profiler.PerformanceMetricsConfig (September 2026 and newer)"
+        return Check(name, OK, f"{found}: profile --tool nsys --gpu-metrics samples instead")
+    if not models.visible_gpus:
+        return Check(name, UNKNOWN, "its profiler can sample, and it sees no GPU")
+    return Check(name, OK, "its profiler can sample where counters are permitted: profile --tool pytorch --gpu-metrics")
 
 
 def check_torchvision(models: Models) -> Check:
@@ -454,7 +470,10 @@ def describe_torch() -> dict[str, Any]:
         visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
     except Exception:  # a failing driver means no visible GPU
         visible = 0
-    return {"torch": torch.__version__, "cuda": torch.version.cuda, "rocm": torch.version.hip, "visible_gpus": visible}
+    return {
+        "torch": torch.__version__, "cuda": torch.version.cuda, "rocm": torch.version.hip, "visible_gpus": visible,
+        "samples": hasattr(getattr(torch, "profiler", None), "PerformanceMetricsConfig"),
+    }  # fmt: skip
 
 
 def describe_torchvision() -> dict[str, Any]:

@@ -52,6 +52,10 @@ WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
 TRACE = "trace.json.gz"
 TRACED_PROGRAM = Path(__file__).parent.parent / "profilers" / "traced_program.py"
 """The script that runs a program under PyTorch's profiler, without imports of ncu-bench, which may be missing there."""
+SAMPLED_BY_PYTORCH = (
+    "sm__cycles_active.avg.pct_of_peak_sustained_elapsed", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+)  # fmt: skip
+"""What is sampled unless metrics are named: the pair of PyTorch's own example, which is collected in one pass."""
 FOLLOWED_BY_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python that take the next word as their value."""
 
@@ -65,8 +69,8 @@ class Request:
 
     For a run of several `ranks`, `place` is the rank of this process and `meeting_host` the host to which ncu instances
     in lockstep connect. `tool_per` is one of `rank_environment.TOOL_PER`, `collectives` one of its `COLLECTIVES`.
-    `gpu_metrics` is the rate in Hz at which nsys samples the GPUs; None: not at all. With `power`, power and clocks of
-    the GPUs are sampled through NVML while the program runs.
+    `gpu_metrics` is the rate in Hz at which nsys or PyTorch samples the GPUs; None: not at all. With `power`, power and
+    clocks of the GPUs are sampled through NVML while the program runs.
     """
 
     asked: tuple[str, ...]
@@ -215,10 +219,18 @@ def _pytorch_plan(request: Request, folder: Path, here: tuple[Gpu, ...], why: st
             "name a model; if the program marks ranges with ncu_tools.range, --tool operators counts their operators.",
         )
     python, program = request.program[:at], request.program[at:]
-    words = (*python, str(TRACED_PROGRAM), str(folder / REPORTS / TRACE), *program)
+    words = (*python, str(TRACED_PROGRAM), str(folder / REPORTS / TRACE), *_sampling(request), *program)
     return Plan(
         PYTORCH_TOOL, (Command(words, TRACE),), tuple(_unused_options_note(request, PYTORCH_TOOL)), "", here, why
     )
+
+
+def _sampling(request: Request) -> tuple[str, ...]:
+    """The words that ask for samples of GPU metrics, a distance in ms and the metrics; () without --gpu-metrics."""
+    if request.gpu_metrics is None:
+        return ()
+    named = [name for name in request.metrics if "__" in name]
+    return "--sample", f"{1000 / request.gpu_metrics:g}", ",".join(named or SAMPLED_BY_PYTORCH)
 
 
 def _first_of_program(words: Sequence[str]) -> int | None:
@@ -264,8 +276,11 @@ def _refuse_gpu_metrics(request: Request, tool: str) -> None:
     """Raise `WrongUsage` if GPU metrics are requested from a tool that does not sample them, or from one per rank."""
     if request.gpu_metrics is None:
         return
-    if tool != "nsys":
-        raise WrongUsage("GPU metrics are sampled by nsys.", f"Here {tool} runs.", "Add: --tool nsys")
+    if tool not in ("nsys", PYTORCH_TOOL):
+        raise WrongUsage(
+            "GPU metrics are sampled by nsys, and by PyTorch's profiler since September 2026.", f"Here {tool} runs.",
+            "Add: --tool nsys, or for a program of Python --tool pytorch",
+        )  # fmt: skip
     if request.ranks and request.tool_per == "rank":
         raise WrongUsage(
             "GPU metrics can be sampled by one nsys of a machine only, not by one in each rank.",
@@ -296,7 +311,11 @@ def _unused_options_note(request: Request, tool: str) -> list[str]:
         if field.name in STEERS_NCU and getattr(request, field.name) != field.default
     ]
     asked += ["--ncu-args"] if request.extra and tool in (OPERATORS_TOOL, PYTORCH_TOOL) else []
-    others = [name for name in request.metrics if name not in (*ALWAYS_GIVEN[tool], *USUAL_METRICS)]
+    sampled = tool == PYTORCH_TOOL and request.gpu_metrics is not None
+    others = [
+        name for name in request.metrics
+        if name not in (*ALWAYS_GIVEN[tool], *USUAL_METRICS) and not (sampled and "__" in name)
+    ]  # fmt: skip
     asked += [f"--metrics {','.join(others)}"] if others else []
     return [f"without effect, since ncu does not run: {', '.join(asked)}"] if asked else []
 

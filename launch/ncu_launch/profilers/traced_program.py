@@ -1,11 +1,14 @@
 """Run a Python program under PyTorch's profiler, and write its trace when the program ends, however it ends.
 
 Started by path, as `python traced_program.py TRACE.json.gz train.py --epochs 1` or `... TRACE.json.gz -m train`, by the
-program's own Python, which need not have ncu-bench: nothing of it is imported here.
+program's own Python, which need not have ncu-bench: nothing of it is imported here. With `--sample MS METRIC,...`
+behind the trace, GPU metrics are sampled each so many milliseconds, where that PyTorch (September 2026 and newer) and
+the driver can; else a line says what is missing, and the program runs without.
 """
 
 from __future__ import annotations
 
+import inspect
 import runpy
 import signal
 import sys
@@ -15,6 +18,10 @@ from types import FrameType
 from typing import Any
 
 MODULE = "-m"
+SAMPLE = "--sample"
+NOT_SAMPLED = "GPU metrics are not sampled: "
+CLASSES = ("PerformanceMetricsConfig", "ProfilerActivityConfig")
+"""What PyTorch's profiler is told with to sample."""
 
 
 def _look_where_python_would(first: str) -> None:
@@ -33,8 +40,8 @@ def _run(words: list[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
-def _profiler() -> Any:
-    """A profiler of everything that PyTorch can record here. Exits with a message where PyTorch is missing."""
+def _torch_profiler() -> Any:
+    """The module of PyTorch's profiler. Exits with a message where PyTorch is missing."""
     try:
         from torch import profiler
     except ImportError as error:
@@ -42,7 +49,42 @@ def _profiler() -> Any:
             f"PyTorch's profiler cannot record this program: {sys.executable} has no PyTorch ({error}). "
             "Install torch there, or name the Python that has it."
         ) from None
-    return profiler.profile(activities=profiler.supported_activities(), record_shapes=True)
+    return profiler
+
+
+def _sampling(profiler: Any, interval_ms: float, metrics: list[str]) -> list[Any]:
+    """The activities to record with these metrics sampled. Raises `LookupError` saying what is missing."""
+    lacking = [name for name in CLASSES if not hasattr(profiler, name)]
+    if lacking:
+        import torch
+
+        raise LookupError(f"PyTorch {torch.__version__} has no torch.profiler.{lacking[0]}")
+    every, cuda = profiler.supported_activities(), profiler.ProfilerActivity.CUDA
+    if cuda not in every:
+        raise LookupError("PyTorch sees no CUDA GPU")
+    known = inspect.signature(profiler.PerformanceMetricsConfig).parameters
+    interval = {"sampling_interval_ms": interval_ms} if "sampling_interval_ms" in known else {}
+    config = profiler.PerformanceMetricsConfig(metric_names=metrics, **interval)
+    return [*(one for one in every if one != cuda), {cuda: profiler.ProfilerActivityConfig(profiler_configs=[config])}]
+
+
+def _started(sample: list[str]) -> Any:
+    """A profiler of everything that PyTorch can record here, started; with `sample` (MS METRIC,...) also samples."""
+    profiler = _torch_profiler()
+    with warnings.catch_warnings():  # a profiler without a schedule warns of its first cycle
+        warnings.simplefilter("ignore")
+        if sample:
+            try:
+                activities = _sampling(profiler, float(sample[0]), sample[1].split(","))
+                found = profiler.profile(activities=activities, record_shapes=True)
+                found.start()
+            except (LookupError, RuntimeError, TypeError, ValueError) as error:
+                sys.stderr.write(f"{NOT_SAMPLED}{error}\n")
+            else:
+                return found
+        found = profiler.profile(activities=profiler.supported_activities(), record_shapes=True)
+        found.start()
+    return found
 
 
 def _refuse_a_second_one() -> None:
@@ -66,12 +108,12 @@ def _end(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     """Run the program of the command line, and write its trace."""
     trace, *words = sys.argv[1:]
+    sample: list[str] = []
+    if words[0] == SAMPLE:
+        sample, words = words[1:3], words[3:]
     signal.signal(signal.SIGTERM, _end)
     _look_where_python_would(words[0])
-    profiler = _profiler()
-    with warnings.catch_warnings():  # a profiler without a schedule warns of its first cycle
-        warnings.simplefilter("ignore")
-        profiler.start()
+    profiler = _started(sample)
     _refuse_a_second_one()
     try:
         _run(words)

@@ -214,7 +214,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     is_flag=False,
     flag_value=GPU_METRICS_HZ,
     metavar="[HZ]",
-    help=f"Sample the activity of the GPU's units, at {GPU_METRICS_HZ} Hz or this rate (nsys).",
+    help=f"Sample the activity of the GPU's units, at {GPU_METRICS_HZ} Hz or this rate (nsys, pytorch).",
 )
 @click.option("--power", is_flag=True, help="Sample power, clocks and activity of the GPUs meanwhile (NVML; not ncu).")
 @click.option(

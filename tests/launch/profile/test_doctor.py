@@ -51,7 +51,7 @@ def healthy() -> MachineFacts:
         capabilities=0,
         processes=frozenset({"bash", "python"}),
         mig_modes=("Disabled",),
-        models=Models(torch="2.13.0", cuda="13.0", visible_gpus=1, torchvision="0.28.0", operators=True),
+        models=Models("2.13.0", "13.0", visible_gpus=1, torchvision="0.28.0", operators=True, samples=False),
         nvtx="0.2.16",
         importer=Importer(debian=False, installed=False, linked=False),
         free_bytes=10**11,
@@ -67,6 +67,16 @@ def says(check: Check, status: str, found: str = "", advice: str = "") -> bool:
     assert advice in check.advice
     assert check.advice or status != PROBLEM
     return True
+
+
+def test_whether_pytorch_can_sample_is_said_and_no_problem_where_it_cannot() -> None:
+    def of(**models: Any) -> Check:
+        return doctor.check_samples_of_torch(Models(torch="2.14.0", **models))
+
+    assert says(of(samples=False), OK, "has no torch.profiler.PerformanceMetricsConfig")
+    assert says(of(samples=True, visible_gpus=1), OK, "profile --tool pytorch --gpu-metrics")
+    assert says(of(samples=True), UNKNOWN, "sees no GPU")
+    assert says(of(), UNKNOWN, "no PyTorch that could be asked")
 
 
 class TestTools:
@@ -449,7 +459,7 @@ class TestTheWhole:
     def test_a_healthy_machine_has_no_problem_and_check_names_are_unique(self) -> None:
         checks = doctor.examine(healthy())
         assert {check.status for check in checks} == {OK}
-        assert len({check.name for check in checks}) == len(checks) == 13
+        assert len({check.name for check in checks}) == len(checks) == 14
 
     def test_the_facts_of_this_machine_can_be_gathered_without_torch_and_examined(
         self, monkeypatch: pytest.MonkeyPatch
@@ -462,7 +472,7 @@ class TestTheWhole:
 
         monkeypatch.setattr(builtins, "__import__", refuse)
         checks = doctor.examine(doctor.gather())
-        assert len(checks) == 13
+        assert len(checks) == 14
         assert {check.status for check in checks} <= {OK, PROBLEM, UNKNOWN}
 
     def test_the_command_imports_nothing_heavy_to_be_shown_in_the_help(self) -> None:
@@ -498,7 +508,7 @@ class TestTheCommand:
         lines = result.output.splitlines()
         assert result.exit_code == 0
         assert lines[0].split() == ["check", "status", "found", "what", "to", "do"]
-        assert len(lines) == 2 + 14
+        assert len(lines) == 2 + 15
         assert "…" not in result.output
         assert "install Nsight Compute and put ncu on PATH" in next(line for line in lines if line.startswith(" ncu "))
 
