@@ -141,7 +141,7 @@ class TestSampling:
             raise RuntimeError("the program")
         number = len(sampler.readings)
         time.sleep(0.05)
-        assert len(sampler.readings) == number == 2
+        assert len(sampler.readings) == number >= 2
 
     def test_without_two_readings_has_no_summary(self) -> None:
         assert nvml.UNTHROTTLED == "none"

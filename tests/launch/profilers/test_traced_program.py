@@ -13,6 +13,7 @@ from ncu_parsers.parquet.reader import read_launches
 
 from tests.support.called_here import called_here
 from tests.support.installed import needs_torch
+from tests.support.nightly import by_day
 from tests.tools.cli.test_cli import Result
 
 pytestmark = [pytest.mark.slow, needs_torch]
@@ -50,11 +51,9 @@ def products(folder: Path) -> int:
     return names.count("aten::mm")
 
 
-@pytest.mark.parametrize("words", [("-u", "train.py", "3"), ("-m", "train", "3")], ids=" ".join)
-def test_a_program_runs_as_it_does_alone_and_its_trace_is_a_run_like_any_other(
-    words: tuple[str, ...], here: Path
-) -> None:
-    done = profiled(here, *words)
+@pytest.mark.parametrize("words", by_day(["-m train 3"], ["-m train 3", "-u train.py 3"]))
+def test_a_program_runs_as_it_does_alone_and_its_trace_is_a_run_like_any_other(words: str, here: Path) -> None:
+    done = profiled(here, *words.split())
     assert done.code == 0, done.err
     assert done.err.startswith("Recording with PyTorch's profiler (")
     assert "FLOPs and bytes follow from the shapes of operators" in done.err.splitlines()[0]
@@ -73,6 +72,7 @@ def test_a_program_that_fails_leaves_what_it_did_and_says_why(here: Path) -> Non
     done = profiled(here, "train.py", "2")
     assert done.code == 1
     assert 'It says: "ValueError: too few".' in done.err
+    assert "ran 1 ['2'] __main__" in (here / "run" / "logs" / "output.txt").read_text("utf-8")
     assert products(here) == 2
 
 
