@@ -1,7 +1,6 @@
 """The lanes of one step of a timeline: gaps, communication, copies and streams of each GPU, and its longest gaps.
 
-A sampled metric of a GPU has a lane: a sample is a piece of its time as long as the metric's share of its peak, so that
-boxes of many samples are as high as their mean.
+A sampled metric of a GPU has a lane of equal boxes, each as high as the metric's mean share of its peak.
 
 A step is shown as one GPU saw it, with the other GPUs' work below. A step of another GPU is the same one if it has the
 same name and runs in the middle of this one.
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from ncu_parsers.timelines.activity.activity import MISSING, GpuOperations
 from ncu_parsers.timelines.activity.samples import sampled_columns, title_of_sampled
 
-from ncu_tools.report.html.lane_boxes import LanePieces
+from ncu_tools.report.html.lane_boxes import LaneBox, LanePieces
 from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, gaps_within, longest_gaps
 from ncu_tools.timeline.intervals import IntervalSet
 from ncu_tools.timeline.launch_links import launching_calls
@@ -34,6 +33,9 @@ FIRST_CAUSE = 6
 
 GAPS, LONGEST_GAPS = "gaps", "longest gaps"
 NO_NAME = -1
+NO_PIECES = LanePieces(*(np.zeros(0, np.int64) for _ in range(4)))
+SAMPLED_BOXES = 120
+"""Boxes of a lane of samples; they hold more than one piece, so that a page draws their share of the time."""
 MOST_STREAMS, MOST_GPUS = 12, 16
 """Most streams of a GPU with lanes (the busiest ones), and most GPUs with lanes."""
 
@@ -57,11 +59,13 @@ class StepLane:
     """One lane in a step, with `total` the ns in which any of its pieces ran. Times count from the step's start.
 
     `name` of a piece is the index of an operation's name in the recording, for a longest gap its rank, else `NO_NAME`.
+    A lane of samples has `boxes` in place of pieces.
     """
 
     title: str
     pieces: LanePieces
     total: int
+    boxes: tuple[LaneBox, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,9 @@ class LanesOfTimeline:
             *self._sampled(gpu, start, end),
             _of_longest(longest, start),
         ]  # fmt: skip
-        return LanesOfGpu(gpu, [lane for lane in lanes if len(lane.pieces)], longest, len(streams[MOST_STREAMS:]))
+        return LanesOfGpu(
+            gpu, [lane for lane in lanes if len(lane.pieces) or lane.boxes], longest, len(streams[MOST_STREAMS:])
+        )
 
     def _sampled(self, gpu: GpuTimeline, start: int, end: int) -> Iterator[StepLane]:
         """A lane for each metric sampled on a GPU within the window, in % of its peak."""
@@ -166,15 +172,17 @@ class LanesOfTimeline:
         for name in sampled_columns() if samples is not None else ():
             if samples is None or name not in samples.values:
                 continue
-            begin, until = np.maximum(samples.times, start), np.minimum(samples.ends, end)
-            share = np.clip(samples.values[name] / 100, 0, 1)
-            mine = (until > begin) & (share > 0)
-            begin = begin[mine] - start
-            lasts = np.rint((until[mine] - start - begin) * share[mine]).astype(np.int64)
-            pieces = LanePieces(
-                begin, begin + lasts, np.full(len(begin), SAMPLED), np.full(len(begin), NO_NAME)
-            )  # fmt: skip
-            yield StepLane(f"~{title_of_sampled(name)}", pieces, int(lasts.sum()))
+            edges = np.linspace(start, end, SAMPLED_BOXES + 1).astype(np.int64)
+            amount, covered = samples.amounts(name, edges[:-1], edges[1:])
+            lasts = np.diff(edges)
+            mean = np.divide(amount, covered, out=np.zeros(SAMPLED_BOXES), where=covered > 0)
+            active = np.rint(np.clip(mean / 100, 0, 1) * lasts).astype(np.int64)
+            boxes = tuple(
+                LaneBox(begin - start, begin - start + length, 2, None, {SAMPLED: time})
+                for begin, length, time in zip(edges[:-1].tolist(), lasts.tolist(), active.tolist(), strict=True)
+                if time
+            )
+            yield StepLane(f"~{title_of_sampled(name)}", NO_PIECES, int(active.sum()), boxes)
 
     def _longest(self, gpu: GpuTimeline, operations: GpuOperations, start: int, end: int) -> list[LongGap]:
         """The longest gaps within the window, longest first; gaps beyond its edges are cut."""

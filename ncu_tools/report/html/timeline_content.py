@@ -248,7 +248,7 @@ def _lane(lane: StepLane, resolution: int, name_of: Callable[[int], tuple[str, s
         title, name = name_of(number)
         return texts.setdefault((_cut(title, LONGEST_TITLE), _cut(name)), len(texts))
 
-    boxes = [_box(box, text_of) for box in boxes_of(lane.pieces, resolution)]
+    boxes = [_box(box, text_of) for box in lane.boxes or boxes_of(lane.pieces, resolution)]
     return {"title": lane.title, "total_ns": lane.total, "boxes": boxes}
 
 

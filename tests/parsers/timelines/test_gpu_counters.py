@@ -133,14 +133,14 @@ def test_groups_of_operations_have_means_of_the_gpu_that_ran_them(tmp_path: Path
 
 
 def test_a_step_has_a_lane_as_high_as_its_samples_and_a_viewer_a_counter() -> None:
-    samples = GpuSamples(np.arange(0, 100, 10), {"sampled_sm_active_pct": np.array([50.0] * 9 + [20.0])})
-    found = timeline(recording([Operation(0, 100)], sampled=SampledActivity({0: samples})))
+    samples = GpuSamples(np.arange(0, 1200, 120), {"sampled_sm_active_pct": np.array([50.0] * 9 + [20.0])})
+    found = timeline(recording([Operation(0, 1200)], sampled=SampledActivity({0: samples})))
     lanes = LanesOfTimeline(found).gpus(steps_by_saving(found)[1][0])[0].lanes
     (lane,) = [lane for lane in lanes if lane.title == "~sm active"]
-    assert lane.total == 47
-    assert set(lane.pieces.kind.tolist()) == {SAMPLED}
+    assert [box.times for box in (lane.boxes[0], lane.boxes[-1])] == [{SAMPLED: 5}, {SAMPLED: 2}]
+    assert lane.total == 108 * 5 + 12 * 2
     counters = [(one["ts"], one["args"]["%"]) for one in lane_events(found) if one["ph"] == "C"]
-    assert counters == [(0.0, 50.0), (0.09, 20.0), (0.1, 0.0)]
+    assert counters == [(0.0, 50.0), (1.08, 20.0), (1.2, 0.0)]
 
 
 @needs_shared_reports
