@@ -72,10 +72,10 @@ def command(
     """Write a run in the format of another tool.
 
     A trace shows one iteration: its phases, and in each the modules that ran, as long as their launches took; with
-    --lanes it is a recording of nsys or PyTorch's profiler itself, with what timeline finds of its gaps. In CSV
-    for spreadsheets what is unknown is an empty cell, and a text that would run as a formula begins with an apostrophe.
-    Sections are the long CSV of ncu's details page with the metrics that the report held, every digit and base units,
-    and with NVTX ranges and results of NVIDIA's rules where the report had them.
+    --lanes, and where nothing marks modules, it is a recording of nsys or PyTorch's profiler itself, with what timeline
+    finds of its gaps. In CSV for spreadsheets what is unknown is an empty cell, and a text that would run as a formula
+    begins with an apostrophe. Sections are the long CSV of ncu's details page with the metrics that the report held,
+    every digit and base units, and with NVTX ranges and results of NVIDIA's rules where the report had them.
 
     \b
     Example:
@@ -117,6 +117,8 @@ def command(
             text, rows = to_spreadsheet(table), len(table)
         elif form == "sections":
             text, rows, notes = _sections(run, *_read(found))
+        elif form == "perfetto" and depth is None and only is None and _has_lanes_alone(run, found):
+            text, rows, notes = _lanes(run)
         else:
             text, rows, notes = _trace(run, *_read(found, NEEDED), form, depth)
         if form != "csv" or of == "layers":
@@ -168,8 +170,26 @@ def _lanes(run: str) -> tuple[str, int, list[str]]:
 
     with progress("Reading") as reading:
         found = timeline(load_activity(run, reading, whole_names=True))
-    text = to_lanes(found)
+    text = to_lanes(found, _roofs(run))
     return text, text.count('"ph": "X"'), [*found.notes, f"open {OPEN_IN['perfetto']} and drop the file there"]
+
+
+def _has_lanes_alone(run: str, found: Run) -> bool:
+    """Whether a run is a recording without layers, which is written as it was."""
+    from ncu_tools.model.layers.layers import NEEDED
+    from ncu_tools.model.layers.trace_spans import spans
+    from ncu_tools.timeline.load_activity import is_recording
+
+    return is_recording(run) and not spans(found.only(NEEDED).table).rows
+
+
+def _roofs(run: str) -> dict[str, float]:
+    """The share of its roof that each kernel with known work and roof reaches, by its name."""
+    from ncu_tools.kernels.kernel_cache import hotspots_of
+    from ncu_tools.runs.loading import load
+
+    rows = hotspots_of(load(run), None).rows
+    return {row.kernel: row.bound_fraction for row in rows if row.bound_fraction is not None}
 
 
 def _require_points(run: str, form: str, of: str | None, only: Selection | None) -> None:

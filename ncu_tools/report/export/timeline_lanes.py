@@ -4,7 +4,7 @@ Format: Chrome's Trace Event Format, complete events, with times in µs from the
 Kernels have unique short names, and their full names as an argument, `full_name`, if different. API calls and ranges of
 a thread are two lanes, and overlapping operations of a stream, or overlapping steps, are on further lanes, because
 slices of a lane must nest. An operation that ran beside others has the time in which it ran alone; an operation that
-levers would change has their names.
+levers would change has their names, and a kernel whose work is known the share of its roof that it reaches in the mean.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 from ncu_launch.version import VERSION
-from ncu_parsers.timelines.activity.activity import DIRECTIONS, MEMORIES, MISSING, OPERATION_KINDS, GpuOperations
+from ncu_parsers.timelines.activity.activity import (
+    DIRECTIONS,
+    KERNEL,
+    MEMORIES,
+    MISSING,
+    OPERATION_KINDS,
+    GpuOperations,
+)
 from ncu_parsers.timelines.activity.operation_times import exclusive_times
 from ncu_parsers.timelines.activity.samples import title_of_sampled, unit_of_sampled
 
@@ -40,21 +47,26 @@ OF_ALL_OPERATIONS = ("cuda-graphs", "batch")
 """Levers on all operations, which do not single out one."""
 
 Event = dict[str, Any]
+NO_ROOFS: Mapping[str, float] = {}
 
 
-def to_lanes(found: Timeline) -> str:
-    """The trace as text."""
-    lines = [json.dumps(event, ensure_ascii=False, allow_nan=False) for event in lane_events(found)]
+def to_lanes(found: Timeline, roofs: Mapping[str, float] = NO_ROOFS) -> str:
+    """The trace as text; `roofs` are the shares of their roofs that kernels reach, by their names."""
+    lines = [json.dumps(event, ensure_ascii=False, allow_nan=False) for event in lane_events(found, roofs)]
     metadata = {"exporter": f"ncu-bench {VERSION}", "run": found.name, "origin_ns": found.origin_ns}
     tail = json.dumps({"displayTimeUnit": "ns", "otherData": metadata}, ensure_ascii=False)
     return '{"traceEvents": [\n' + ",\n".join(lines) + "\n]," + tail.removeprefix("{")
 
 
-def lane_events(found: Timeline) -> Iterator[Event]:
+def lane_events(found: Timeline, roofs: Mapping[str, float] = NO_ROOFS) -> Iterator[Event]:
     """Every event: GPUs first, then the threads of each process."""
     names, levers = names_shown(found.activity.operations.names), _levers_of_operations(found)
     for number, gpu in enumerate(found.gpus):
-        yield from _gpu_events(found, gpu, number, names, levers)
+        for event in _gpu_events(found, gpu, number, names, levers):
+            full = event["args"].get("full_name", event["name"])
+            if event.get("cat") == OPERATION_KINDS[KERNEL] and full in roofs:
+                event["args"]["% of roof"] = 100 * roofs[full]
+            yield event
     yield from _host_events(found)
 
 

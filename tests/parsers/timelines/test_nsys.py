@@ -596,3 +596,29 @@ def test_a_profile_whose_timeline_cannot_be_read_fails_with_the_reason(tmp_path:
     done = profiled(tmp_path, "echo out of luck")
     assert done.returncode == 1
     assert 'It says: "out of luck"' in done.stderr
+
+
+class TestOperationsBesideEachOther:
+    def times(self, path: Path, *kernels: dict[str, Any]) -> list[tuple[int | None, int | None]]:
+        """What each ran alone and beside others; nothing where no operation ran beside another."""
+        table = table_of(database(path / "t.sqlite", {KERNELS: kernels}))
+        if "exclusive_ns" not in table.column_names:
+            return []
+        columns = (table.column(name).to_pylist() for name in ("exclusive_ns", "overlapped_ns"))
+        return list(zip(*columns, strict=True))
+
+    def test_count_the_time_in_which_another_one_of_their_gpu_ran(self, tmp_path: Path) -> None:
+        """On another stream, or launched ahead of the end of the one before on the same one (PDL)."""
+        found = self.times(
+            tmp_path, kernel(0, 1, end=100), kernel(40, 2, end=60, streamId=8), kernel(95, 3, end=150),
+            kernel(120, 4, end=130, deviceId=1),
+        )  # fmt: skip
+        assert found == [(75, 25), (0, 20), (50, 5), (10, 0)]
+
+    def test_have_no_columns_where_none_ran_beside_another(self, tmp_path: Path) -> None:
+        assert self.times(tmp_path, kernel(0, 1, end=100), kernel(100, 2, end=120)) == []
+
+    def test_an_end_that_cannot_be_is_cut_first(self, tmp_path: Path) -> None:
+        assert self.times(
+            tmp_path, kernel(0, 1, end=9_000_000), kernel(100, 2, end=120), kernel(110, 3, end=130, streamId=8)
+        )[0] == (100, 0)

@@ -393,3 +393,19 @@ def test_lanes_say_what_ran_alone_and_which_lever_changes_an_operation() -> None
     first, second = (event["args"] for event in events if event.get("cat") == "kernel")
     assert (first["exclusive_ns"], second["exclusive_ns"]) == (95 * MS, 0)
     assert first["levers"] == ["use tensor cores for FP32 GEMMs"]
+
+
+def test_lanes_say_the_share_of_the_roof_that_kernels_reach() -> None:
+    made = recording([Operation(0, 10, "void known<1, 2, 3>(float*)"), Operation(20, 30, "unknown")])
+    events = json.loads(to_lanes(timeline(made), {"void known<1, 2, 3>(float*)": 0.25}))["traceEvents"]
+    known, unknown = (event["args"] for event in events if event.get("cat") == "kernel")
+    assert known["% of roof"] == 25
+    assert "% of roof" not in unknown
+
+
+def test_a_recording_without_modules_is_exported_as_it_was(sqlite: str, tmp_path: Path) -> None:
+    traces = [tmp_path / "own.perfetto.json", tmp_path / "lanes.perfetto.json"]
+    for out, more in zip(traces, ([], ["--lanes"]), strict=True):
+        done = ran("report", sqlite, "-o", str(out), *more)
+        assert done.exit_code == 0, done.stderr
+    assert traces[0].read_text() == traces[1].read_text()

@@ -45,6 +45,7 @@ from ncu_parsers.launches.nsys.operations import (
     Operations,
     elapsed,
 )
+from ncu_parsers.launches.nsys.overlaps import Overlaps
 from ncu_parsers.launches.sampled_columns import SampledColumns
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
@@ -202,6 +203,7 @@ class _Timeline:
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
         self.has_sizes |= self._ranges is not None and self._ranges.has_sizes
         self._nodes = cuda_graphs.GraphNodes(database)
+        self._overlaps = Overlaps(database)
         self._devices = read_devices(database)
         self._samples = SampledColumns(read_gpu_metrics(database) if ranges else SampledActivity())
         self._locations = python_backtraces.locations_of_backtraces(database, strings) if ranges else {}
@@ -226,6 +228,7 @@ class _Timeline:
             table = launch_table(name, batch.operations, origins, self._devices, kept, self._own)
             columns = batch.operations.columns
             place = self._devices.places(batch.operations.processes, columns["deviceId"])
+            table = self._overlaps.beside(table, batch.operations)
             yield self._samples.beside(self._with_locations(table, batch.call), columns["start"], columns["end"], place)
         if not self.account.rows:
             raise _no_gpu_work(self._database, name, self._ranges)
