@@ -260,6 +260,7 @@ def _of_steps(typed: Typed) -> bool:
 
 VIEWS = {
     "advise": (
+        View("check", "MODEL --check", "collecting.model_check", lambda typed: typed.has("--check")),
         View("levers", "TIMELINE", "reading.step_levers", _of_steps),
         View("arrivals", "RANKS...", "reading.arrivals", lambda typed: len(typed.arguments) > 1),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,17 @@ NOT_CONFIRMED = "not confirmed on a GPU"
 TOO_LITTLE = "not to be relied on, as the recording explains too little"
 
 
-def lever_rows(found: StepAdvice) -> list[Row]:
-    """The requested what-ifs, then the levers, largest saving first."""
+def lever_rows(found: StepAdvice, run: str | None = None, model: str | None = None) -> list[Row]:
+    """The requested what-ifs, then the levers, largest saving first.
+
+    Commands name the recording as `run`, by its own name if that is None, and the `model` that ran, if it is known.
+    """
+    words = {"run": shlex.quote(run or found.situation.activity.name), "model": shlex.quote(model or "MODEL")}
     asked = [{**_row(found, title, saves), "confidence": _confidence(found)} for title, saves in found.asked]
-    return [*asked, *(_lever_row(found, one) for one in found.levers)]
+    return [
+        *asked,
+        *({**row, "check": row["check"].format(**words)} for row in (_lever_row(found, one) for one in found.levers)),
+    ]
 
 
 def _row(found: StepAdvice, title: str, saves: SavedByStep) -> Row:

@@ -31,6 +31,7 @@ TABLES = {
     "advise": "cli.reading.advise cli.tables.advice.change_text",
     "arrivals": "cli.reading.arrivals",
     "bench": BENCH,
+    "check": "cli.collecting.model_check",
     "compare": "cli.comparing.compare cli.tables.compare.bench_points cli.tables.compare.kernels_and_layers "
     "cli.tables.compare.places",
     "digest": "cli.reading.digest",

@@ -65,11 +65,11 @@ def command(
     with progress("Reading") as reading:
         activity = load_activity(run, reading)
         found = advice_on_recording(activity, machine, asked)
-    show_step_advice(found, activity, parts or PART_NAMES[:1], top, output_format)
+    show_step_advice(found, activity, run, parts or PART_NAMES[:1], top, output_format)
 
 
 def show_step_advice(
-    found: StepAdvice, activity: Activity, parts: tuple[str, ...], top: int | None, output_format: str
+    found: StepAdvice, activity: Activity, run: str, parts: tuple[str, ...], top: int | None, output_format: str
 ) -> None:
     """Write the levers, or the critical path where that alone is asked for."""
     import click
@@ -79,7 +79,7 @@ def show_step_advice(
     from ncu_tools.report.head import head_of
     from ncu_tools.report.table import Table
 
-    rows = tables.lever_rows(found)
+    rows = tables.lever_rows(found, run, _model_of(run))
     shown = rows_shown(top, output_format, max(SHOWN, len(found.asked)))
     head = head_of([activity.name], devices=tuple(sorted({one for one in activity.devices.values() if one})),
                    more=(f"recorded by {activity.tool}",))  # fmt: skip
@@ -88,7 +88,7 @@ def show_step_advice(
         path = Table("levers", tables.PATH, tables.path_rows(found), notes)
         if output_format == "text":
             echo_head(head, "text", widest=WIDEST)
-            click.echo("\n" + "\n".join(path_lines(found, min(terminal_width() or WIDEST, WIDEST))))
+            click.echo("\n".join(path_lines(found, min(terminal_width() or WIDEST, WIDEST))))
             echo_notes(notes)
         else:
             show(path, output_format, head=head)
@@ -101,5 +101,18 @@ def show_step_advice(
         show(Table("levers", tables.SHOWN, rows[:shown], [*hidden, *notes]), output_format, head=head)
     else:
         echo_head(head, "text", widest=WIDEST)
-        click.echo("\n" + "\n".join(step_lines(found, rows[:shown], min(terminal_width() or WIDEST, WIDEST))))
+        click.echo("\n".join(step_lines(found, rows[:shown], min(terminal_width() or WIDEST, WIDEST))))
         echo_notes([*hidden, *notes])
+
+
+def _model_of(run: str) -> str | None:
+    """The model that a run folder is of, if it is one by its name."""
+    from ncu_launch.errors import NcuBenchError
+
+    from ncu_tools.timeline.levers.model_modes import model_of
+
+    try:
+        model = model_of(run)
+    except NcuBenchError:
+        return None
+    return model if model != run else None

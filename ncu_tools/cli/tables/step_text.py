@@ -42,7 +42,10 @@ def path_lines(found: StepAdvice, width: int) -> Iterator[str]:
 def _lever_lines(row: Row, number: int, width: int) -> Iterator[str]:
     low, high = (duration(row[name]) for name in ("saves_low_ns", "saves_high_ns"))
     between = high if low == high else f"up to {high}" if not row["saves_low_ns"] else f"{low} to {high}"
-    likely = f", likely {duration(row['saves_ns'])}" if row["saves_ns"] is not None and low != high else ""
+    if row["saves_low_ns"] < 0 < row["saves_high_ns"]:
+        between = f"up to {high}, or loses up to {low.removeprefix('-')}"
+    likely = f", likely {duration(row['saves_ns']) if row['saves_ns'] else 'nothing'}"
+    likely = likely if row["saves_ns"] is not None and low != high else ""
     doubt = f"; {row['confidence']}" if row.get("confidence") else ""
     yield from hanging(
         f"{number}.", f"{row['title']}: saves {between} ({percent(row['saves_high'])} at most){likely}{doubt}", width
@@ -51,4 +54,7 @@ def _lever_lines(row: Row, number: int, width: int) -> Iterator[str]:
         yield from hanging("  -", sentence, width)
     if row.get("remedy"):
         yield from hanging("  -", str(row["remedy"]), width)
-        yield from hanging("  -", f"unknown: {row['unknown']}; check: {row['check']}", width)
+        words, is_command, command = str(row["check"]).partition("ncu-bench ")
+        yield from hanging("  -", f"unknown: {row['unknown']}; check: {words}".rstrip(), width)
+        if is_command:  # on a line of its own, so that it can be copied
+            yield f"     {is_command}{command}"

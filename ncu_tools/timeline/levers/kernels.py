@@ -269,13 +269,13 @@ def _feeding(step: StepSituation, run: Integers) -> Iterator[Integers]:
     shapes = [step.shapes(one) for one in step.label[run].tolist()]
     first = 0
     for at in range(1, len(run) + 1):
-        if at == len(run) or not _feeds(shapes[at - 1], shapes[at]):
+        if at == len(run) or not feeds(shapes[at - 1], shapes[at]):
             if at - first > 1:
                 yield run[first:at]
             first = at
 
 
-def _feeds(before: Sequence[Sequence[int]] | None, after: Sequence[Sequence[int]] | None) -> bool:
+def feeds(before: Sequence[Sequence[int]] | None, after: Sequence[Sequence[int]] | None) -> bool:
     """Whether the larger input of an operator, which its output is like, has the shape of an input of the next one."""
     largest = max(before or [], key=prod, default=[])
     return bool(largest) and largest in (after or [])
@@ -289,7 +289,7 @@ def layouts(step: StepSituation) -> StepLever | None:
         return None
     return StepLever(
         step.gone("keep one memory layout", rows),
-        (f"{counted(len(rows), 'kernel', 'kernels')} that change the layout take {_time(step, rows)}",), rows,
+        (f"{counted(len(rows), 'kernel', 'kernels')} that change the layout: {_time(step, rows)}",), rows,
     )  # fmt: skip
 
 
@@ -305,7 +305,7 @@ def copies_and_casts(step: StepSituation) -> StepLever | None:
     gone = step.gone("copy and cast less", rows)
     return StepLever(
         WhatIf(gone.title, unchanged, None, gone.most),
-        (f"{counted(len(rows), 'cast or copy', 'casts and copies')} within the device take {_time(step, rows)}",), rows,
+        (f"{counted(len(rows), 'cast or copy', 'casts and copies')} within the device: {_time(step, rows)}",), rows,
     )  # fmt: skip
 
 

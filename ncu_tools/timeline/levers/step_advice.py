@@ -206,8 +206,9 @@ def _pairs(graph: StepGraph, chosen: Sequence[_Chosen], steps: int, step_ns: flo
 def _notes(situation: StepSituation) -> list[str]:
     notes = [*([situation.evidence.why] if situation.evidence.why else []), *situation.doubts]
     if (situation.activity.ranges.kind == PYTHON).any():
+        option = " (with_stack)" if situation.activity.tool == "kineto" else ""
         notes.append(
-            "recorded with Python's stacks (with_stack), which stretch the host's code: what is saved there is less"
+            f"recorded with Python's stacks{option}, which stretch the host's code: what is saved there is less"
         )
     if situation.graph.inferred:
         notes.append(

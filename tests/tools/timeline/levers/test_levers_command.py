@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,20 @@ def test_what_ifs_that_need_each_other_are_named_as_a_pair(tmp_path: Path) -> No
     assert found["together"][0]["saves_high"] == pytest.approx(0.5, abs=0.05)
     assert max(row["saves_high"] for row in found["rows"][:3]) < 0.05
     assert "Together, kernels=0.5x and gap:host=0.5x save up to 4." in ran("advise", str(path), *asked).stdout
+
+
+def test_a_command_to_check_a_lever_stands_on_a_line_and_runs_as_it_is_printed(tmp_path: Path) -> None:
+    path = tmp_path / "a trace.json"
+    events = [event("cpu_op", "aten::mul", 0, 9_000)]
+    for number, at in enumerate((10, 8_000), start=1):
+        events.append(event("cuda_runtime", "cudaLaunchKernel", at, 5, correlation=number))
+        events.append(event("kernel", "k", at + 10, 9, correlation=number, device=0, stream=7))
+    path.write_text(json.dumps({"traceEvents": events}), "utf-8")
+    lines = [line.strip() for line in ran("advise", str(path)).stdout.splitlines()]
+    command = next(line for line in lines if line.startswith("ncu-bench timeline "))
+    assert command == f"ncu-bench timeline '{path}' --part longest"
+    done = ran(*shlex.split(command)[1:])
+    assert done.exit_code == 0, done.stderr
 
 
 def test_a_what_if_of_a_recording_that_explains_too_little_says_so(tmp_path: Path) -> None:

@@ -314,8 +314,10 @@ class TestAdvice:
         assert "what 7 launches ran was not recorded" in found.evidence.why
 
     def test_says_that_stacks_stretch_the_hosts_code(self) -> None:
-        found = step_advice(in_line(["gemm"], more=[Range(0, 10 * US, "a.py(1): f", activity.PYTHON)]))
-        assert any("with_stack" in note for note in found.notes)
+        recorded = in_line(["gemm"], more=[Range(0, 10 * US, "a.py(1): f", activity.PYTHON)])
+        for tool, option in (("kineto", " (with_stack)"), ("XLA's profiler", "")):
+            found = step_advice(replace(recorded, tool=tool))
+            assert any(f"recorded with Python's stacks{option}, which" in note for note in found.notes)
 
     def test_puts_what_was_asked_first(self) -> None:
         found = step_advice(in_line(["gemm"] * 10), asked=["gemm=0.5x", "gap:launch=0"])

@@ -1,0 +1,115 @@
+"""Levers of a model that this machine can check: what compiling it and another memory layout should bring on a CPU.
+
+By the time of its operators in eager mode, with the formulas of the levers `fuse` and `layout`. Nothing is launched
+there, so no graph is replayed: the time of a call beside its operators stands for the host's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+
+from ncu_tools.kernels.names.categories import category_of
+from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.timeline.levers.kernels import feeds
+from ncu_tools.timeline.levers.situation import lever_facts
+
+Numbers = npt.NDArray[np.float64]
+COMPILE, CHANNELS_LAST = "compile", "channels last"
+
+
+@dataclass(frozen=True)
+class PredictedMode:
+    """What a call of a model would take in another mode, in ns: the interval, and where in it is likely."""
+
+    mode: str
+    lever: str
+    low_ns: float
+    likely_ns: float
+    high_ns: float
+    evidence: str
+
+
+def model_of(word: str) -> str:
+    """The model of a run folder, else the word itself. Raises `NcuBenchError` for a run of no single model."""
+    file = Path(word) / "workload.json"
+    if not file.is_file():
+        return word
+    target = json.loads(file.read_text("utf-8")).get("target")
+    if not isinstance(target, str):
+        raise NcuBenchError(f"{word} is no run of a model by its name.", advice="ncu-bench advise resnet18 --check")
+    return target
+
+
+def predicted_modes(launches: pa.Table, eager_ns: float) -> list[PredictedMode]:
+    """What a forward pass takes compiled, and in channels-last layout, by the operators of an eager one on a CPU.
+
+    `launches` are its operators in order, `eager_ns` is what a call takes without a profiler. Empty without operators.
+    """
+    rows = [
+        row for row in launches.select(["kernel_name", "duration_ns", "shapes", "phase"]).to_pylist()
+        if row["phase"] == "forward" and row["duration_ns"]
+    ]  # fmt: skip
+    if not rows:
+        return []
+    names = [row["kernel_name"] for row in rows]
+    lasts = np.array([row["duration_ns"] for row in rows], np.float64)
+    lasts *= min(1.0, eager_ns / float(lasts.sum()))  # a profiler stretches them
+    return [
+        _compiled(names, lasts, [_sizes(row["shapes"]) for row in rows], eager_ns),
+        _in_one_layout(names, lasts, eager_ns),
+    ]
+
+
+def _compiled(
+    names: Sequence[str], lasts: Numbers, shapes: Sequence[list[list[int]]], eager_ns: float
+) -> PredictedMode:
+    """Of each run of small operators the longest stays, as in `fuse`; the time beside operators may go."""
+    small = [category_of(name, name) in lever_facts()["fusion"]["categories"] for name in names]
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], small, [False]]).astype(np.int8)))
+    gone, feeding = list[int](), list[int]()
+    for first, behind in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        gone += _but_the_longest(lasts, range(first, behind))
+        cuts = (at for at in range(first + 1, behind) if not feeds(shapes[at - 1], shapes[at]))
+        for one, other in pairwise([first, *cuts, behind]):
+            feeding += _but_the_longest(lasts, range(one, other))
+    beside = max(eager_ns - float(lasts.sum()), 0.0)
+    fused, every = float(lasts[feeding].sum()), float(lasts[gone].sum())
+    return PredictedMode(
+        COMPILE, "fuse", eager_ns - every - beside, eager_ns - fused - beside * len(feeding) / len(names),
+        eager_ns - fused,
+        f"{counted(len(gone), 'small operator', 'small operators')} of {len(names)} beside the longest of each run "
+        f"take {duration(every)}; {duration(beside)} of a call is outside operators",
+    )  # fmt: skip
+
+
+def _in_one_layout(names: Sequence[str], lasts: Numbers, eager_ns: float) -> PredictedMode:
+    """Operators that copy go at most, as in `layout`; what convolutions reorder within themselves is not recorded."""
+    pattern = re.compile(lever_facts()["casts"]["operators"])
+    copies = np.array([pattern.search(name) is not None for name in names], np.bool_)
+    at_most = float(lasts[copies].sum())
+    return PredictedMode(
+        CHANNELS_LAST, "layout", eager_ns - at_most, eager_ns, eager_ns,
+        f"operators that copy take {duration(at_most)}; what convolutions reorder within themselves is not recorded",
+    )  # fmt: skip
+
+
+def _but_the_longest(lasts: Numbers, run: range) -> list[int]:
+    longest = max(run, key=lambda one: lasts[one], default=None)
+    return [one for one in run if one != longest]
+
+
+def _sizes(shapes: str | None) -> list[list[int]]:
+    """The sizes of the inputs of an operator, as "1x64x56x56 64"."""
+    return [
+        [int(size) for size in one.split("x")] for one in (shapes or "").split() if re.fullmatch(r"\d+(x\d+)*", one)
+    ]
