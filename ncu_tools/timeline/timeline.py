@@ -182,7 +182,7 @@ def timeline(
         raise no_gpu_work(activity, power or {})
     operations, impossible = without_impossible_ends(activity.operations)
     activity = replace(activity, operations=operations)
-    recording = activity.whole or _recording(activity)
+    recording = activity.whole or recording_of(activity)
     looked_at = None if trim is None else _trimmed(recording, trim)
     links = launch_links(activity)
     threads = ThreadsOfCalls(activity, links.call)
@@ -206,7 +206,7 @@ def timeline(
     return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes, doubts)
 
 
-def _recording(activity: Activity) -> Window:
+def recording_of(activity: Activity) -> Window:
     """From the first operation or API call to the end of the last one."""
     tables = [table for table in (activity.operations, activity.calls) if len(table)]
     return Window(min(int(one.start.min()) for one in tables), max(int(one.end.max()) for one in tables))
@@ -234,7 +234,7 @@ def _gpu(
     mine = (activity.operations.process == process) & (activity.operations.device == device)
     rows = np.flatnonzero(mine).astype(np.int32)
     operations, call = activity.operations.at(rows), links.call[rows]
-    found, how, step_notes = _windows(activity, process, operations, call, step)
+    found, how, step_notes = step_windows(activity, process, operations, call, step)
     if step is not None and not found and activity.whole is None:
         return None
     windows = _clipped(found, looked_at)
@@ -331,7 +331,7 @@ def _whole(
     return StepWindow(WHOLE, min([start, *(one.start for one in steps)]), max(end, start + 1))
 
 
-def _windows(
+def step_windows(
     activity: Activity, process: int, operations: GpuOperations, call: Integers, step: re.Pattern[str] | None
 ) -> tuple[list[StepWindow], str, list[str]]:
     """The steps on one GPU, how they were found, and notes on them; none and "" where nothing marks them."""

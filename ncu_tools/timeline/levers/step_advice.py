@@ -21,6 +21,7 @@ from ncu_tools.timeline.levers import host as host
 from ncu_tools.timeline.levers import kernels as kernels
 from ncu_tools.timeline.levers import transfers as transfers
 from ncu_tools.timeline.levers.lever import STEP_LEVERS, StepLever
+from ncu_tools.timeline.levers.recorded_steps import RecordedSteps, cut_to, recorded_steps
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts, processes_of, told_of_step_levers
 from ncu_tools.timeline.steps import step_ranges
 from ncu_tools.timeline.timeline import no_gpu_work
@@ -103,21 +104,23 @@ class StepAdvice:
     notes: list[str] = field(default_factory=list)
 
 
-def step_advice(activity: Activity, machine: Machine | None = None, asked: Sequence[str] = ()) -> StepAdvice:
+def step_advice(
+    activity: Activity, machine: Machine | None = None, asked: Sequence[str] = (), within: RecordedSteps | None = None
+) -> StepAdvice:
     """Advice on a recording with GPU work, and what the what-ifs `asked` save, each alone and all together.
 
-    Raises `WrongUsage` for a what-if that says nothing.
+    `within` are its steps where it was cut to them. Raises `WrongUsage` for a what-if that says nothing.
     """
     situation = StepSituation(activity, machine)
     graph = situation.graph
-    steps, name = _steps_of(activity)
+    steps, name = (within.count, within.name) if within is not None else _steps_of(activity)
     wanted = [situation.asked.what_if(one) for one in asked]
     found = _levers(situation) if situation.evidence.level != REFUSED else []
     alone = [WhatIf.of("", _no_host(graph)), WhatIf.of("", _no_gpu)]
     if len(wanted) > 1:
         wanted.append(reduce(and_, wanted))
     saved = savings(graph, [*alone, *wanted, *(one.what_if for _, one in found)])
-    step_ns = graph.length / steps
+    step_ns = within.step_ns if within is not None else graph.length / steps
     for_step = [_of_step(one, steps, step_ns) for one in saved]
     gpu_alone, host_alone = (step_ns - one.high_ns for one in for_step[:2])
     of_asked = for_step[2 : 2 + len(wanted)]
@@ -137,14 +140,17 @@ def step_advice(activity: Activity, machine: Machine | None = None, asked: Seque
 
 
 def advice_on_recording(activity: Activity, machine: Machine | None = None, asked: Sequence[str] = ()) -> StepAdvice:
-    """Advice on a recording as it was read: records that cannot be right are cut first, and named in the notes.
+    """Advice on a recording as it was read, cut to its steps: records that cannot be right are cut first, and named.
 
     Raises `NcuBenchError` for a recording without GPU work, `WrongUsage` for a what-if that says nothing.
     """
     if not len(activity.operations):
         raise no_gpu_work(activity, {})
     operations, impossible = without_impossible_ends(activity.operations)
-    found = step_advice(replace(activity, operations=operations), machine, asked)
+    activity = replace(activity, operations=operations)
+    steps = recorded_steps(activity)
+    cut = cut_to(activity, steps)
+    found = step_advice(cut, machine, asked, None if cut is activity else steps)
     return replace(found, notes=[*found.notes, *impossible])
 
 

@@ -1,0 +1,105 @@
+"""A recording cut to its steps: what the host did before the first one, as compiling, is no part of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import (
+    Activity,
+    ApiCalls,
+    Dependencies,
+    HostRanges,
+    Integers,
+    Overheads,
+)
+
+from ncu_tools.timeline.graph.step_graph import Mask
+from ncu_tools.timeline.launch_links import launching_calls
+from ncu_tools.timeline.timeline import recording_of, step_windows
+
+LEAST_CUT = 0.05
+"""Share of a recording outside of its steps from which on it is cut to them."""
+
+OfHost = TypeVar("OfHost", ApiCalls, HostRanges, Overheads)
+
+
+@dataclass(frozen=True)
+class RecordedSteps:
+    """`count` steps from `start` to `end` on all GPUs, in ns; repeated kernels may be layers, so they count as one."""
+
+    name: str
+    count: int
+    start: int
+    end: int
+
+    @property
+    def step_ns(self) -> float:
+        """The mean time from one step to the next."""
+        return (self.end - self.start) / self.count
+
+
+def recorded_steps(activity: Activity) -> RecordedSteps:
+    """The steps of a recording: marked ones, else the part in which the same kernels repeat, else all of it."""
+    whole = recording_of(activity)
+    call = launching_calls(activity)
+    each = []
+    for process, device in activity.operations.gpus():
+        mine = (activity.operations.process == process) & (activity.operations.device == device)
+        rows = np.flatnonzero(mine)
+        windows, how, _ = step_windows(activity, process, activity.operations.at(rows), call[rows], None)
+        if windows:
+            each.append((windows, how))
+    if not each:
+        return RecordedSteps("recording", 1, *whole)
+    start = min(windows[0].start for windows, _ in each)
+    end = max(max(one.end for one in windows) for windows, _ in each)
+    if any(how.startswith("found by repetition") for _, how in each):
+        return RecordedSteps("repeated part of the recording", 1, start, end)
+    return RecordedSteps("step", max(len(windows) for windows, _ in each), start, end)
+
+
+def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
+    """The recording from the first launch of its steps to their end; as it is where hardly anything is outside.
+
+    Calls and ranges that reach beyond that are shortened to it.
+    """
+    whole = recording_of(activity)
+    if steps.end - steps.start >= (1 - LEAST_CUT) * (whole.end - whole.start):
+        return activity
+    operations = activity.operations
+    rows = np.flatnonzero((operations.start >= steps.start) & (operations.start < steps.end))
+    call = launching_calls(activity)[rows]
+    launched = activity.calls.start[call[call >= 0]]
+    since = min(int(launched.min(initial=steps.start)), steps.start)
+    until = max(steps.end, int(operations.end[rows].max(initial=steps.end)))
+    place = np.full(len(operations), -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    waits = activity.event_waits
+    return replace(
+        activity,
+        operations=operations.at(rows),
+        calls=_within(activity.calls, since, until),
+        ranges=_within(activity.ranges, since, until),
+        overheads=_within(activity.overheads, since, until),
+        event_waits=waits.at((waits.start >= since) & (waits.start < until)),
+        collectives={int(place[row]): one for row, one in activity.collectives.items() if place[row] >= 0},
+        fact=None if activity.fact is None else activity.fact[rows],
+        as_written=None,
+        dependencies=_renumbered(activity.dependencies, place),
+    )
+
+
+def _within(table: OfHost, since: int, until: int) -> OfHost:
+    """The rows of a table that touch [since, until), shortened to it, in order of their starts."""
+    kept: Mask = (table.end > since) & (table.start < until)
+    found = table.at(kept)
+    start, end = np.maximum(found.start, since), np.minimum(found.end, until)
+    return replace(found, start=start, end=end).by_start()
+
+
+def _renumbered(edges: Dependencies, place: Integers) -> Dependencies:
+    before, after = place[edges.before], place[edges.after]
+    kept = (before >= 0) & (after >= 0)
+    return Dependencies(before[kept], after[kept])

@@ -1,0 +1,65 @@
+"""A recording is cut to its steps before it is advised: what came before them is no part of a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ncu_parsers.timelines.activity.activity import Activity, CollectiveArguments, Dependencies
+
+from ncu_tools.timeline.levers.recorded_steps import cut_to, recorded_steps
+from ncu_tools.timeline.levers.step_advice import advice_on_recording
+from tests.support.activities import Call, Operation, Range, recording
+
+US, MS = 1_000, 1_000_000
+COMPILED = 50 * MS
+
+
+def after_compiling(marked: bool) -> Activity:
+    """One kernel, 50 ms of the host, then five times the same three kernels of 1 ms, 0.2 ms apart."""
+    operations, calls, ranges = [Operation(10 * US, 20 * US, "warm", 1)], [Call(0, 5 * US, correlation=1)], []
+    for step in range(5):
+        begin = COMPILED + 4 * MS * step
+        for at, name in enumerate(("gemm", "softmax", "add")):
+            start, number = begin + at * 1200 * US, 10 + 3 * step + at
+            calls.append(Call(start - 8 * US, start - 3 * US, correlation=number))
+            operations.append(Operation(start, start + MS, name, number))
+        if marked:
+            ranges.append(Range(begin - 10 * US, begin + 4 * MS - 20 * US, f"ProfilerStep#{step}"))
+    return recording(operations, calls, ranges)
+
+
+def test_marked_steps_are_counted_and_the_time_before_them_is_left_out() -> None:
+    found = advice_on_recording(after_compiling(marked=True))
+    assert (found.step, found.steps) == ("step", 5)
+    assert found.step_ns == pytest.approx(4 * MS, rel=0.01)
+    assert found.path.length_ns == pytest.approx(20 * MS, rel=0.05)
+
+
+def test_kernels_that_repeat_are_one_part_since_they_may_be_layers() -> None:
+    found = advice_on_recording(after_compiling(marked=False))
+    assert (found.step, found.steps) == ("repeated part of the recording", 1)
+    assert found.path.length_ns < COMPILED
+
+
+def test_a_recording_that_is_nothing_but_steps_stays_as_it_is() -> None:
+    whole = after_compiling(marked=True)
+    rows = np.arange(1, len(whole.operations))
+    alone = replace(whole, operations=whole.operations.at(rows), calls=whole.calls.at(rows))
+    assert cut_to(alone, recorded_steps(alone)) is alone
+
+
+def test_what_names_operations_by_their_rows_still_does_after_the_cut() -> None:
+    whole = replace(
+        after_compiling(marked=True),
+        collectives={0: CollectiveArguments("gone", 1, 1, 2), 3: CollectiveArguments("all_reduce", 8, 8, 2)},
+        dependencies=Dependencies(np.array([0, 1]), np.array([1, 2])),
+        fact=np.arange(16),
+    )
+    cut = cut_to(whole, recorded_steps(whole))
+    assert [cut.operations.names[name] for name in cut.operations.name[:3].tolist()] == ["gemm", "softmax", "add"]
+    assert {row: one.name for row, one in cut.collectives.items()} == {2: "all_reduce"}
+    assert (cut.dependencies.before.tolist(), cut.dependencies.after.tolist()) == ([0], [1])
+    assert cut.fact is not None
+    assert cut.fact.tolist() == list(range(1, 16))
