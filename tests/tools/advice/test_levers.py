@@ -165,6 +165,14 @@ def test_the_planted_fault_of_a_kernel_on_the_h100_is_the_first_lever(report: st
     assert advice_of(str(H100 / report), kernel).levers[0].lever == first
 
 
+@pytest.mark.parametrize("report", ["graph.ncu-rep.gz", "range.ncu-rep.gz"])
+def test_no_fault_is_named_where_strided_and_conflicts_run_without_theirs(report: str) -> None:
+    (found,) = advise(load(str(H100 / report)).table).kernels
+    worth = {one.lever for one in found.levers if one.is_worth_it}
+    assert worth
+    assert worth.isdisjoint({"coalesce", "pad-shared-memory"})
+
+
 @pytest.mark.slow
 @needs_shared_reports
 @pytest.mark.parametrize(
