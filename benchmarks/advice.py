@@ -74,6 +74,14 @@ class Judged:
         real = max(0.0, self.real)
         return self.lever is not None and self.lever.saves.low - ROUNDING <= real <= self.lever.saves.high + ROUNDING
 
+    @property
+    def place_of_kind(self) -> int | None:
+        """Place of the pulled lever among those that keep the kernel, or among those apart; None if it is not named."""
+        if self.lever is None:
+            return None
+        of_kind = [one for one in self.kernel.levers if one.is_apart == self.lever.is_apart]
+        return of_kind.index(self.lever)
+
     @cached_property
     def model(self) -> SavedShare:
         """The model's saving, before its interval is widened."""
@@ -207,6 +215,11 @@ def figures(rows: Sequence[Judged]) -> list[tuple[str, str, str]]:
             percent(by_author(gained, lambda one: one.place is not None and one.place < 3)),
             "80 %",
         ),
+        (
+            "the same, levers apart ranked among themselves",
+            percent(by_author(gained, lambda one: one.place_of_kind is not None and one.place_of_kind < 3)),
+            "",
+        ),
         ("pulled lever named at all", percent(by_author(gained, lambda one: one.place is not None)), ""),
         ("real saving inside the interval", percent(by_author(rows, lambda one: one.is_inside)), "80 %"),
         ("width of the interval, median", points(100 * statistics.median(widths)), "30"),
@@ -332,7 +345,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.coverage:
         share, missing = coverage(asked.folders)
-        sys.stdout.write(f"covered: {percent(share)}\n")
+        sys.stdout.write(f"covered: {points(100 * share)} %\n")
         sys.stdout.writelines(f"  {percent(part)} of {report}: {name}\n" for part, name, report in missing[:20])
         return
     rows = [one for pair in pairs_in(asked.folders[0]) if (one := judged(pair, asked.folders[0])) is not None]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from ncu_tools.advice.levers.lever import INSTRUCTION_WAITS, SM_PIPES, Pulled, keeps, lever, nothing, waits_keep
+from ncu_tools.advice.levers.lever import (
+    INSTRUCTION_WAITS,
+    SHARED_WAITS,
+    SM_PIPES,
+    Pulled,
+    keeps,
+    lever,
+    nothing,
+    waits_keep,
+)
 from ncu_tools.advice.levers.parallelism import is_contended
 from ncu_tools.advice.situation.constants import constants
 from ncu_tools.advice.situation.kernel_situation import WARP, Situation
@@ -33,6 +42,8 @@ def fewer_instructions(one: Situation) -> Pulled | None:
         evidence = [one.told("integer, move, control and conversion instructions", others, "fraction", "instructions")]
     else:
         others, slow, evidence = told["unknown_others"], 0.0, []
+    if one.is_reduction and one.uses_shared_memory and one.busy("l1") > told["busy"]:
+        return _by_shuffles(one, others)
     if not math.isnan(busiest):
         evidence.append(one.told("the busiest of issue slots and pipes, busy", busiest, "fraction", *PIPES))
     if is_contended(one) or (busiest < told["busy"] and waits < told["waiting"]):
@@ -40,6 +51,17 @@ def fewer_instructions(one: Situation) -> Pulled | None:
         return nothing(why, *evidence)
     left = keeps(told["of_others"] * others + told["of_slow"] * slow, told["strength"])
     return Pulled(Effect(dict.fromkeys(PIPES, left), waits_keep(waits, left)), evidence, uses_code=one.code is not None)
+
+
+def _by_shuffles(one: Situation, others: float) -> Pulled:
+    """A sum over a block in shared memory that keeps L1 busy: shuffles do it within warps, without L1 and barriers."""
+    told = constants()["instructions"]
+    left = Left(*told["shuffled"])
+    issue = keeps(told["of_others"] * others, told["strength"])
+    waits = one.waits(*SHARED_WAITS, "barrier") if one.has_stalls else told["waits"]
+    evidence = one.told("L1 and shared memory busy with a sum over a block", one.busy("l1"), "fraction", "l1")
+    work = {**dict.fromkeys(PIPES, issue), "l1": left, "lsu": left}
+    return Pulled(Effect(work, waits_keep(waits, left)), [evidence], uses_code=one.code is not None)
 
 
 @lever("contract-and-fast-math")

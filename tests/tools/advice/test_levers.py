@@ -147,6 +147,17 @@ def test_a_product_with_a_tile_in_shared_memory_is_not_told_to_make_one() -> Non
     assert tiled.pulled.nothing == "it tiles in shared memory already"
 
 
+def test_a_sum_over_a_block_that_keeps_l1_busy_saves_by_shuffles_and_one_at_dram_does_not() -> None:
+    def saved(name: str, **busy: float) -> float:
+        kernel = measured(name, busy={"dram": 0.1, "sm": 0.5, **busy}, shared_static=4096.0, shared_dynamic=0.0)
+        found = lever(advice_on(kernel), "fewer-instructions")
+        assert found is not None
+        return found.saves.middle
+
+    assert saved("reduce_block", l1=0.8) > saved("stencil", l1=0.8) + 0.1
+    assert saved("reduce_block", l1=0.3, dram=0.85) < 0.05
+
+
 # ------------------------------------------------------------------------------------------------------ real reports
 
 
