@@ -13,14 +13,16 @@ from ncu_tools.numbers.number_format import digits, duration, percent
 
 WRITTEN = {"fraction": percent, "ns": duration}
 """Unit -> how a number with it is written; all others have their unit behind them."""
+MOST_WRITTEN = 0.99
+"""Shares above are written as more than this: a kernel that still runs takes some time."""
 NAMED = 3
 """Levers that the sentence on a kernel names."""
 
 
 def interval(saves: SavedShare, of: str = "") -> str:
     """A saving as an interval, as shares of the kernel's time: "18 to 31 %, likely 24 %"; `of` says of what."""
-    low, middle, high = (100 * share for share in saves)
-    return f"{low:.0f} to {high:.0f} %{of}, likely {middle:.0f} %"
+    low, middle, high = (f"{100 * share:.0f}" if share <= MOST_WRITTEN else "over 99" for share in saves)
+    return f"{low} to {high} %{of}, likely {middle} %"
 
 
 def number_of(quantity: str, value: float, unit: str) -> str:

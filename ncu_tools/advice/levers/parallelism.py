@@ -10,6 +10,12 @@ from ncu_tools.advice.situation.kernel_situation import WARP, Situation
 from ncu_tools.advice.situation.model import Effect, Left
 from ncu_tools.numbers.number_format import percent
 
+HIDDEN_BY_WARPS = (
+    "long_scoreboard", "short_scoreboard", "wait", "barrier", "membar", "branch_resolving", "no_instructions",
+    "imc_miss", "drain", "sleeping",
+)  # fmt: skip
+"""Stalls during which other warps can issue, unlike those for a full pipe or a slot that another warp took."""
+
 
 def is_contended(one: Situation) -> bool:
     """True if warps wait for one another: nothing is busy though there is work for every SM, or one L2 slice is."""
@@ -96,7 +102,7 @@ def grid_size(one: Situation) -> Pulled | None:
         evidence.append(one.told("waves", waves, "wave", "waves"))
         return Pulled(Effect(time=Left(*(1 - last * part for part in told["last_wave"]))), evidence)
     if per_sm > 0:
-        return nothing("every SM has many blocks", *evidence)
+        return nothing("every SM has blocks already", *evidence)
     return None
 
 
@@ -135,7 +141,12 @@ def occupancy(one: Situation) -> Pulled | None:
     if one.bound > told["busy_enough"]:
         return nothing(f"{one.bound_title} is busy for {percent(one.bound)} of the time all the same", *evidence)
     work = {name: Left(1.0, 1.0, told["issue"]) for name in ("issue", "alu", "fma")}
-    return Pulled(Effect(work, falls_by(min(1 / most, told["most_gain"]), told["waiting"])), evidence)
+    hidden = one.kernel.stalled(*HIDDEN_BY_WARPS)
+    left = falls_by(min(1 / most, told["most_gain"]), told["waiting"])
+    if math.isnan(hidden):
+        return Pulled(Effect(work, left), evidence)
+    evidence.append(one.told("time that a warp waits for what other warps hide", hidden, "fraction", "stalls"))
+    return Pulled(Effect(work, waits_keep(hidden, left)), evidence)
 
 
 @lever("more-in-flight")

@@ -28,6 +28,7 @@ FROM_LIBRARIES = re.compile(
 
 DRIVERS_SHARED_MEMORY = 1100.0
 """Bytes of shared memory that the driver takes for each block at most: 1 KiB."""
+WITH_VECTOR = re.compile(r"gemv|mat_?vec|matrix_?vector", re.IGNORECASE)
 REDUCTION = re.compile(r"reduc|\bsum|sums?_|dot_?prod|norm|softmax", re.IGNORECASE)
 ON_TENSOR_CORES = re.compile(
     r"tensorop|wmma|hmma|[hif]mma|mma_sync|16816|1688|s884|xmma|nvjet|flash|fmha", re.IGNORECASE
@@ -345,12 +346,13 @@ class Situation:
     @cached_property
     def is_product(self) -> bool:
         """True for a product of matrices: by its name, or by multiplications that load what others load too."""
-        return bool(GEMM_LIKE.search(self.kernel.name)) or category_of(self.kernel.name) in ("GEMM", "convolution")
+        return self.is_gemm or category_of(self.kernel.name) == "convolution"
 
     @cached_property
     def is_gemm(self) -> bool:
-        """True for a product of two matrices, by its name."""
-        return bool(GEMM_LIKE.search(self.kernel.name)) or category_of(self.kernel.name) == "GEMM"
+        """True for a product of two matrices, by its name; one with a vector reads each element once."""
+        name = self.kernel.name
+        return not WITH_VECTOR.search(name) and (bool(GEMM_LIKE.search(name)) or category_of(name) == "GEMM")
 
     @cached_property
     def reuses(self) -> float:

@@ -45,6 +45,10 @@ def of_sentences(rows: Sequence[Row], width: int) -> list[str]:
 
 def paragraph(text: str, width: int) -> list[str]:
     """A wrapped paragraph; per cent signs stay with their numbers."""
+    return _wrapped(text, width)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
     lines = wrap(printable(text).replace(" %", "\u00a0%"), width, break_on_hyphens=False)
     return [line.replace("\u00a0%", " %") for line in lines]
 
@@ -58,10 +62,10 @@ def _spread(row: Row) -> str:
 
 
 def hanging(head: str, text: str, width: int) -> list[str]:
-    """A head followed by a text with a hanging indent."""
+    """A head followed by a text with a hanging indent; per cent signs stay with their numbers."""
     if not text:
         return [head.rstrip()]
     indent = len(head) + 2
     own = len(text) - len(text.lstrip())
-    first, *more = wrap(printable(text.strip()), max(width - indent - own, 20), break_on_hyphens=False)
+    first, *more = _wrapped(text.strip(), max(width - indent - own, 20))
     return [f"{head}  {' ' * own}{first}", *(" " * (indent + own) + line for line in more)]

@@ -158,6 +158,24 @@ def test_a_sum_over_a_block_that_keeps_l1_busy_saves_by_shuffles_and_one_at_dram
     assert saved("reduce_block", l1=0.3, dram=0.85) < 0.05
 
 
+def test_more_warps_hide_latency_but_not_a_pipe_that_is_full() -> None:
+    def saved(**stalls: float) -> float:
+        kernel = measured(busy={"alu": 0.6, "issue": 0.5}, stalls=stalls, theoretical=0.5)
+        found = lever(advice_on(kernel), "occupancy")
+        assert found is not None
+        return found.saves.middle
+
+    assert saved(long_scoreboard=0.7, wait=0.1) > 3 * saved(math_pipe_throttle=0.4, not_selected=0.3, barrier=0.05)
+
+
+def test_a_product_with_a_vector_has_no_use_for_tensor_cores_or_tiles() -> None:
+    levers = {
+        one.lever for one in advice_on(measured("gemv2T_kernel", busy={"dram": 0.2, "l1": 0.1, "sm": 0.2})).levers
+    }
+    assert levers.isdisjoint({"tensor-cores", "tile-registers"})
+    assert lever(advice_on(measured("sgemm_nn", busy={"dram": 0.2, "l1": 0.1, "sm": 0.2})), "tensor-cores") is not None
+
+
 # ------------------------------------------------------------------------------------------------------ real reports
 
 
