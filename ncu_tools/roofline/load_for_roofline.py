@@ -36,7 +36,7 @@ SCENE_KEY = "scene"
 class Loaded:
     """One run: the needed columns of its launches, and its points if summed without loading launches.
 
-    `model` is the model that it ran, None if unknown.
+    `model` is the model that it ran, None if unknown. `is_sampled`: whether a GPU was sampled meanwhile.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Loaded:
     notes: list[str] = field(default_factory=list)
     points: Points | None = None
     model: str | None = None
+    is_sampled: bool = False
 
 
 def load_for(
@@ -80,7 +81,7 @@ def load_for(
         points.spots.notes = [note for note in points.spots.notes if note not in notes]
     if summed and len(table) < rows:
         notes.append(f"{run.name}: ceilings are medians of {len(table):,} of its {rows:,} launches, evenly taken")
-    return Loaded(run.name, table, notes, points)
+    return Loaded(run.name, table, notes, points, is_sampled="sampled_samples" in there.filled)
 
 
 def _columns(filled: Sequence[str], look: Look, *, summed: bool) -> list[str]:

@@ -83,7 +83,8 @@ class Roofline:
 
     `known` are all ceilings, including those of unused units; `sparse_units` are units with sparse operations.
     `followed` maps (run, kernel) of a later run to the kernel's name in the previous run. `clocks` are the titles of
-    the runs' times. `noun` is the name of a point, `group` the grouping of kernels.
+    the runs' times. `noun` is the name of a point, `group` the grouping of kernels. `sampled_bytes` are bytes of DRAM
+    per second by kernel, as samples of the whole GPU show them.
     """
 
     points: list[Point]
@@ -102,6 +103,7 @@ class Roofline:
     sparse_units: set[str] = field(default_factory=set)
     density: Density | None = None
     followed: dict[tuple[str, str], str] = field(default_factory=dict)
+    sampled_bytes: dict[str, float] = field(default_factory=dict)
     clocks: set[str] = field(default_factory=set)
 
     @property

@@ -260,7 +260,10 @@ def pftrace(data: bytes, thorough: bool) -> None:
 
 
 def _viewed(data: bytes, name: str, origin: str, thorough: bool) -> None:
-    """A recording of that origin: what is read is sound, has no negative time, and can be shown."""
+    """A recording of that origin: what is read is sound, has no negative time, and can be shown.
+
+    A PyTorch trace without GPU work has rows of operators instead.
+    """
     kind = next(one for one in KINDS if one.origin == origin)
     with written(data, name) as path:
         source = Source(str(path))
@@ -268,7 +271,7 @@ def _viewed(data: bytes, name: str, origin: str, thorough: bool) -> None:
         operations = activity_reader_of(kind)(source).operations
     table = table_of(found)
     hold_table(table)
-    assert len(table) == len(operations)
+    assert len(operations) in (len(table), 0)
     assert (operations.end >= operations.start).all()
     assert found.lines[METRICS] == len(table)
     if thorough:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,7 @@ from ncu_tools.cli.tables.roofline_pictures import (
     write_picture,
 )
 from ncu_tools.cli.tables.time_titles import with_time_title
-from ncu_tools.numbers.number_format import digits, scaled
+from ncu_tools.numbers.number_format import counted, digits, scaled
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.plot.theme import THEMES
 from ncu_tools.report.table import KERNEL, Column, Table
@@ -65,7 +65,8 @@ if TYPE_CHECKING:
 LOWER = "flops_lower_bound"
 COLUMNS = columns(
     "kernel run launches~3 time_total_ns~1 time_share~0 arithmetic_intensity~0 l2_arithmetic_intensity "
-    "l1_arithmetic_intensity shared_arithmetic_intensity flops_per_s~0 unit~4 bound~0 bound_fraction~2"
+    "l1_arithmetic_intensity shared_arithmetic_intensity sampled_arithmetic_intensity flops_per_s~0 unit~4 bound~0 "
+    "bound_fraction~2"
 )
 MACHINE_READABLE = columns("dram_bytes_per_s flops_lower_bound flag kernel_id")
 RIDGE_OF_INTEGERS = "ridge at FLOP/B, OP/B"
@@ -336,7 +337,29 @@ def _roofline(
         model.add_machines(result, machines)
         notes.append("the machines' ceilings are drawn beside those of the runs, and bound none of their points")
     models = {run.name: run.model for run in loaded if run.model is not None}
+    if len(runs) == len(loaded) == 1 and loaded[0].is_sampled and (look.view, look.kernels_by) == (KERNELS, "name"):
+        notes += _take_sampled_bytes(runs[0], result)
     return result, notes, models
+
+
+def _take_sampled_bytes(run: str, result: Roofline) -> list[str]:
+    """Give kernels the bytes of DRAM that samples show where one was nearly alone; a note on how many have some."""
+    from ncu_parsers.parse.sampled_timeline import read_sampled_timeline
+
+    from ncu_tools.kernels.source.spread.sampled_bytes import bytes_in
+    from ncu_tools.timeline.load_activity import sampled_timeline_in
+
+    source = sampled_timeline_in(run)
+    result.sampled_bytes = {} if source is None else {
+        name: one.bytes_per_s for name, one in bytes_in(read_sampled_timeline(source)).items()
+    }  # fmt: skip
+    if not result.sampled_bytes:
+        return []
+    kernels = counted(len(result.sampled_bytes), "kernel", "kernels")
+    return [
+        f"~FLOP/B is by samples of the whole GPU, of {kernels} that had 95 % of what ran in five samples or more: "
+        "no count. Points are drawn at FLOP/B"
+    ]
 
 
 def _scene(result: Roofline, drawn: DrawnOptions, title: str, models: dict[str, str]) -> Scene:
@@ -383,7 +406,10 @@ def _table(
     points = points[:top]
     several = len({point.run for point in points}) > 1
     labels = {run.name: run.label for run in scene.runs}
-    rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
+    rows = [
+        _cells(point, labels[point.run], result.view, output_format, result.sampled_bytes, several=several)
+        for point in points
+    ]
     with_numbers(rows, scene, [(point.run, names[id(point)]) for point in points])
     of_kernels = result.density or (look.view in (KERNELS, LAUNCHES) and look.kernels_by in NAMES_OF_KERNELS)
     first = COLUMNS[0]._replace(
@@ -396,10 +422,14 @@ def _table(
     return with_time_title(table, result.time_title)
 
 
-def _cells(point: Point, label: str, view: str, output_format: str, *, several: bool) -> dict[str, Any]:
+def _cells(
+    point: Point, label: str, view: str, output_format: str, sampled: Mapping[str, float], *, several: bool
+) -> dict[str, Any]:
     """The row of a point; in a view of whole runs the label replaces the name for people."""
     row = {**asdict(point.hotspot), "run": None}
     row |= {f"{place.level}_arithmetic_intensity": place.intensity for place in point.places}
+    moved, flops = sampled.get(point.hotspot.kernel), point.hotspot.flops_per_s
+    row["sampled_arithmetic_intensity"] = flops / moved if moved and flops is not None else None
     if output_format == "json":
         row["run"] = point.run
     elif view == RUNS and output_format != "csv":

@@ -104,6 +104,24 @@ def test_what_has_no_number_is_counted_as_broken_and_counters_of_others_are_not(
     assert (report.lines[BROKEN], report.lines["event of another kind"]) == (5, 1)
 
 
+def test_a_roofline_says_flops_by_shapes_per_byte_by_samples_of_a_kernel_that_ran_alone(tmp_path: Path) -> None:
+    about = {"Input Dims": [[4096, 2048], [2048, 1024]], "Input type": ["float", "float"], "External id": 5}
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 10_000, "dur": 90, "pid": 1, "tid": 1, "args": about},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 10_010, "dur": 5, "pid": 1, "tid": 1,
+         "args": {"correlation": 1, "External id": 5}},
+        {**LONG, "args": {**LONG["args"], "External id": 5}},
+        {**LONG, "name": "short", "ts": 19_000.0, "dur": 1_000.0, "args": {**LONG["args"], "correlation": 2}},
+        *every_ms(DRAM, *[50] * 12),
+    ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    gpu = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9, "computeMinor": 0}
+    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [gpu], "traceEvents": events}))
+    shown = json.loads(ran("roofline", str(path), "--machine", "h100-sxm", "--format", "json").stdout)
+    rates = {one["kernel"]: one["sampled_arithmetic_intensity"] for one in shown["rows"]}
+    assert rates == {"long": pytest.approx(2 * 4096 * 2048 * 1024 / 0.008 / (0.5 * 3.35e12), rel=0.01), "short": None}
+
+
 def test_a_derived_counter_of_each_kernel_is_no_sample(tmp_path: Path) -> None:
     cycles = sample("Cycles (Current Kernel)", 10_500, 5)
     assert read_activity(Source(str(trace(tmp_path, LONG, cycles)))).sampled.gpus == {}
