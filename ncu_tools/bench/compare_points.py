@@ -186,7 +186,7 @@ def compare_across(runs: Sequence[BenchRun], dimensions: Sequence[str]) -> list[
     across = tuple(name for name in known if name in dimensions)
     for name in dimensions:
         if name not in known:
-            raise WrongUsage(f"{name} is none of {', '.join(known)}.", advice="Name one of them behind --across.")
+            raise WrongUsage(f"{name} is none of {', '.join(known)}.", advice="Name one of them after --across.")
     rows = [row for run in runs for row in run.rows if not (DTYPE in across and own_dtype(row["target"]))]
     _require_single(rows)
     variants: dict[Key, list[Row]] = {}
@@ -369,7 +369,7 @@ def _unlike(measure: str, base: Row, new: Row) -> str:
     if measure == "memory" and None not in (bases := (base["memory_basis"], new["memory_basis"])):
         return "" if bases[0] == bases[1] else f"peak memory was counted by {bases[0]} and by {bases[1]}"
     if measure == "allocated" and base["device"] != new["device"]:
-        return f"allocated memory is that of {base['device']} and of {new['device']}"
+        return f"allocated memory is of different devices: {base['device']} and {new['device']}"
     return ""
 
 

@@ -26,7 +26,7 @@ def basis_of_flops(row: Row) -> str:
 def unlike_basis(base: Row, new: Row) -> str:
     """The reason why the expected FLOPs of two points cannot be compared; "" if they can."""
     bases = [row.get(COLUMN) for row in (base, new)]
-    return f"FLOPs are of {bases[0]} and of {bases[1]}" if None not in bases and bases[0] != bases[1] else ""
+    return f"FLOPs cover {bases[0]} and {bases[1]}" if None not in bases and bases[0] != bases[1] else ""
 
 
 def notes_on_basis(rows: Sequence[Row]) -> list[str]:
@@ -36,5 +36,5 @@ def notes_on_basis(rows: Sequence[Row]) -> list[str]:
     if not number:
         return []
     some = "" if number == len(known) else f" of {number} of {counted(len(known), 'point', 'points')}"
-    others = "" if number == len(known) else "; those of the others are of contractions alone"
-    return [f"expected FLOPs{some} are of all operators, because there is no contraction{others}"]
+    others = "" if number == len(known) else "; FLOPs of the others cover only contractions"
+    return [f"expected FLOPs{some} cover all operators, because there is no contraction{others}"]

@@ -156,12 +156,12 @@ def point_series(paths: Sequence[str], x: str, ys: Sequence[str], by: Sequence[s
     across, up = points.quantity(x), [points.quantity(name) for name in dict.fromkeys(ys)]
     numeric = [one for one in up if one.kind == "text"]
     if numeric:
-        raise WrongUsage(f"{numeric[0].name} is no number.", advice="Put it behind -x or --by.")
+        raise WrongUsage(f"{numeric[0].name} is no number.", advice="Name it after -x or --by.")
     names = {across.column, *(one.column for one in up)}
     separating = list(dict.fromkeys(points.quantity(name).column for name in by))
     for option, columns in (("-y", [one.column for one in up]), ("--by", separating)):
         if across.column in columns:
-            raise WrongUsage(f"{x} is behind -x and {option}.", advice="Name another column in one of them.")
+            raise WrongUsage(f"{x} is named after both -x and {option}.", advice="Name another column in one of them.")
     separating = separating or _differing(points, names)
     rows = [_cells(points, row, across, up, separating) for row in points.rows]
     rows.sort(key=lambda row: [_rank(row[name]) for name in (*separating, across.name)])

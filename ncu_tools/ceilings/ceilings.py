@@ -276,7 +276,7 @@ def _on_dram(title: str, at: Rows, attributes: DeviceAttributes, lowered: Mask) 
     if counted is not None and bus is not None and counted > (1 + CLOCK_ERROR) * bus:
         notes.append(
             f"{title}: ncu's DRAM peak is {counted:g} bytes per cycle, and the board's memory bus moves {bus:g} by its "
-            "device attributes: the counter is that of the whole chip, and the ceiling that of the bus"
+            "device attributes: the counter describes the whole chip, the ceiling the bus"
         )
     per_cycle = attributes.dram_per_cycle[at]
     if (~np.isnan(per_cycle) & np.isnan(attributes.dram_limit[at]) & np.isnan(attributes.memory_clock[at])).any():

@@ -42,7 +42,7 @@ COMMANDS = {
     "report": "Runs as a page, a digest in few words, or for other programs.",
     "query": "SQL over the launches and kernels of a run.",
     "machines": "Peaks of machines with their sources, and the metrics of chips.",
-    "doctor": "What of this machine stands in the way of profiling.",
+    "doctor": "What on this machine prevents profiling.",
     "mcp": "A server for chat assistants, and JSON Schemas of all answers.",
 }
 """Every command with its line in the help. Each is the function `command` of the module of the same name."""

@@ -311,7 +311,7 @@ def require_parquet_output(output: Path) -> None:
                 return
         raise WrongUsage(
             f"{output} is there already, and is no Parquet file.",
-            "With no name behind -o, the shell may have put a report there.",
+            "Without a name after -o, the shell may have put a report there.",
             "Name another file, or remove this one.",
         )
 

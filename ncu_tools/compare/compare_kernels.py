@@ -160,7 +160,7 @@ def require_alike(found: Sequence[Difference], names: tuple[str, str], meant: st
     if refused:
         raise NotComparable(
             f"{names[1]} is not compared with {names[0]}, because they differ in " + "; ".join(map(str, refused)) + ".",
-            "A change could not be told from an effect of that.",
+            "These differences could cause a change by themselves.",
             f"To compare them all the same, add --anyway{meant}",
         )
 
@@ -345,7 +345,7 @@ def notes_on_conditions(
             failed = f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out"
             notes.append(Note(failed, NoteKind.LOST))
     if any(TIMELINES & side.texts["source"] for side in observed):
-        gaps = "times are of kernels and copies: gaps between them are in none, and ncu-bench timeline shows those"
+        gaps = "times are of kernels and copies, without the gaps between them; ncu-bench timeline shows gaps"
         notes.append(Note(gaps, NoteKind.METHOD))
     if any(TRACE in side.texts["source"] for side in observed):
         by_shapes = "FLOPs of traces follow from the shapes of operators and are estimates, not counted"

@@ -118,7 +118,7 @@ def keep_compiled(folder: Path) -> list[str]:
         keep(compiled, folder / INDUCTOR)
     if not logs or compiled:
         return []
-    return ["what the kernels of torch.compile are made of is not known: PyTorch wrote nothing of it while it compiled"]
+    return ["the operators in torch.compile's kernels are not known: PyTorch wrote no record of them while compiling"]
 
 
 def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:

@@ -180,7 +180,7 @@ def expected_times(
     known = shipped() if learnt is None else shipped().and_also(read_file(Path(learnt)))
     found = [expected_times(rows, find_machine(name), known) for name in _names_in(machine)]
     if not found:
-        raise WrongUsage("The times of operators are those of a machine.", advice='Add machine="b200".')
+        raise WrongUsage("Times of operators need a machine.", advice='Add machine="b200".')
     return pd.concat([pd.DataFrame({**rows.given, **columns_of_times(one)}) for one in found], ignore_index=True)
 
 

@@ -90,7 +90,7 @@ class VariedKernel:
         if os.environ.get(INSIDE):
             raise WrongUsage(
                 f"{file} profiles {name} whenever it is imported, as each point does.",
-                advice='Put what profiles it behind: if __name__ == "__main__":',
+                advice='Put the profiling code under: if __name__ == "__main__":',
             )
         return f"{file}:{name}"
 

@@ -84,10 +84,10 @@ def _measured(device: Device, types: Sequence[str], collected: CollectedProfile,
             found = measured_quickly(kind, device.threads, types, on_line=heard)
         others = found.get("other_load")
         if is_starved(others, device.threads):
-            return _too_busy(others, "what was measured is no ceiling and was not kept")
+            return _too_busy(others, "the measured rates are no ceilings and were not kept")
         beaten = beaten_by_run(found, collected.table) if collected.table is not None else ""
         if beaten:
-            return f"{beaten}, so that what was measured is no ceiling and was not kept: {LATER} does it again"
+            return f"{beaten}, so the measured rates are no ceilings and were not kept: {LATER} measures again"
         target = keep_measured(found, quickly=True)
     except KeyboardInterrupt:
         listener.message(f"The run is in {collected.folder}; its ceilings were not measured.")

@@ -245,7 +245,7 @@ def _memory(pace: Pace, result: Measured, sizes: Sequence[int] | None = None) ->
     if largest < beyond:
         result.notes.append(
             f"the last cache holds {max(result.caches.values()):,} bytes and memory allows arrays of {largest:,}: "
-            "the bandwidth of DRAM may be that of the cache"
+            "the DRAM bandwidth may be the cache's"
         )
     for size in sizes or _doubled(SMALLEST_BYTES, largest):
         one, two, out = (torch.full((size // 4,), float(value), device=device) for value in (1, 2, 3))

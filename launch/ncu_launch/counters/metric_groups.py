@@ -178,7 +178,7 @@ def doubt_of(metric: str) -> str:
     """
     base, _, rest = metric.partition(".")
     if rest and rest.split(".")[0] not in ENDINGS:
-        return f"{metric} is no metric: behind the first dot stands one of {', '.join(ENDINGS)}"
+        return f"{metric} is not a metric: after the first dot comes one of {', '.join(ENDINGS)}"
     near = [known for known in sorted(_known_bases()) if _differ_in_a_word(base, known)]
     if base in _known_bases() or not near:
         return ""
@@ -413,7 +413,7 @@ def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: 
         raise WrongUsage(
             f"No metric matches {pattern}.",
             "" if listed else "Without ncu and a GPU only the metrics of the groups can be matched.",
-            "Behind = a name goes to ncu as it is (=regex:lts__t_sectors_op_.*); else give the suffix too, as in "
+            "A name after = goes to ncu unchanged (=regex:lts__t_sectors_op_.*); else give the suffix too, as in "
             "lts__t_sectors_op_*.sum. ncu-bench machines --metrics lists the groups.",
         )
     described = (known.get(name, Counter(name, "", "", "")) for name in dict.fromkeys(found))

@@ -268,7 +268,7 @@ def check_torch(models: Models, listed: tuple[Gpu, ...]) -> Check:
         return Check(name, OK, f"{found}, no GPU visible: models run on the CPU")
     if models.cuda is None:
         advice = "install a CUDA build of PyTorch (https://pytorch.org/get-started/locally)"
-        return Check(name, PROBLEM, f"{found} beside a GPU: models run on the CPU", advice)
+        return Check(name, PROBLEM, f"{found}, although there is a GPU: models run on the CPU", advice)
     advice = "look at CUDA_VISIBLE_DEVICES; else update the driver, or install a PyTorch for an older CUDA"
     return Check(name, PROBLEM, f"{found}, but it sees none of the GPUs that the driver lists", advice)
 
@@ -299,7 +299,7 @@ def check_torchvision(models: Models) -> Check:
     if models.operators is None:
         return Check(name, UNKNOWN, f"{models.torchvision}; whether its compiled operators load is not known")
     if not models.operators:
-        found = f"{models.torchvision}: the compiled operators do not load beside this PyTorch"
+        found = f"{models.torchvision}: the compiled operators do not load with this PyTorch"
         advice = (
             "classification, segmentation and video models work all the same; "
             "for detection, install matching builds of torch and torchvision"

@@ -208,7 +208,7 @@ def make_plan(
 def _pytorch_plan(request: Request, folder: Path, here: tuple[Gpu, ...], why: str) -> Plan:
     """PyTorch's profiler around a Python program. Raises `NcuBenchError` for programs that it cannot record."""
     if request.workload is not None:
-        raise WrongUsage("PyTorch's profiler records programs.", advice="Put one behind --, or leave --tool out.")
+        raise WrongUsage("PyTorch's profiler records programs.", advice="Put one after --, or leave --tool out.")
     at = _first_of_program(request.program)
     if at is None or request.ranks or request.place is not None:
         what = "ranks are" if request.ranks or request.place is not None else "this program is"
@@ -294,8 +294,8 @@ def _refuse_power(request: Request, tool: str) -> None:
         return
     if tool == "ncu":
         raise WrongUsage(
-            "Power is that of a program that runs as it does alone.",
-            "ncu replays its kernels, at a clock of its own.",
+            "Power can only be measured in a run without ncu.",
+            "ncu replays kernels and sets the clock.",
             "Add: --tool nsys. The energy of a model's iteration is measured by ncu-bench bench --power.",
         )
     if request.ranks:

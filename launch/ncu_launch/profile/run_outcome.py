@@ -74,7 +74,7 @@ def _no_timeline_error(lines: list[str], folder: Path, log: Path) -> NcuBenchErr
     """Why nsys exited with 0 and left no report: no importer, a lost agent, or an unknown reason."""
     if list((folder / REPORTS).glob("*.qdstrm")) or any(line.startswith("Importer error") for line in lines):
         return NcuBenchError(
-            "nsys ran the program and left no report, only what it recorded (.qdstrm).",
+            "nsys ran the program, but left only the raw recording (.qdstrm) and no report.",
             "nsys did not find its importer; Debian's package needs a link to it.",
             "As root: ln -sfn /usr/lib/nsight-systems/host-linux-x64 "
             "/usr/lib/x86_64-linux-gnu/nsight-systems/host-linux-x64",

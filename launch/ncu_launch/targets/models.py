@@ -189,8 +189,8 @@ def _torchvision(name: str, workload: Workload) -> Built:
         raise no_torchvision_model(name, torchvision_names())
     if name in models.list_models(module=models.detection) and not operators_load():
         raise NcuBenchError(
-            f"{name} needs torchvision's compiled operators (nms), which do not load beside this PyTorch.",
-            "The torchvision wheel was built for another PyTorch, often a CUDA build beside a CPU one.",
+            f"{name} needs torchvision's compiled operators (nms), which do not load with this PyTorch.",
+            "The torchvision wheel was built for another PyTorch, often one is a CUDA build and the other a CPU build.",
             "Install matching builds of the two.",
         )
     weights = models.get_model_weights(name).DEFAULT

@@ -75,7 +75,7 @@ def refuse_unknown_arguments(target: str, names: Iterable[str], reference: str |
     for name in names:
         if name not in known:
             near = near_names(name, list(known), most=1)
-            beside = f" Those of {MAKER} beside it: {', '.join(own[1].values())}." if own[1:] and own[1] else ""
+            beside = f" {MAKER} in the same file takes: {', '.join(own[1].values())}." if own[1:] and own[1] else ""
             raise WrongUsage(
                 f"{target} has no argument called {name}." + (f" Did you mean {near[0]}?" if near else ""),
                 f"Its arguments are: {', '.join(own[0].values()) or 'none'}.{beside}",
@@ -255,11 +255,11 @@ def _told_apart(
         )
     if callable(made):
         if inputs is None or not (_is_module(made) or takes(made, inputs)):
-            return CalledFunction(made, (), sizes, is_model=False, note=f"{_name(target)} returned what is called")
-        note = f"{_name(target)} returned what is called, with what {MAKER} returns"
+            return CalledFunction(made, (), sizes, is_model=False, note=f"{_name(target)} returned the called function")
+        note = f"{_name(target)} returned the called function, with inputs from {MAKER}"
         return CalledFunction(made, inputs, sizes, _is_module(made), note)
     told = ", ".join(f"{name}={value}" for name, value in given.items())
-    note = f"{_name(target)}({told}) is called as it is: what it makes for itself is part of the work ({MAKER} is not)"
+    note = f"{_name(target)}({told}) is called as it is: its own inputs are part of the work ({MAKER} is not)"
     return CalledFunction(function, (), sizes, is_model=False, note=note)
 
 

@@ -42,7 +42,7 @@ def variants_of(texts: Sequence[str]) -> tuple[Variant, ...]:
     names = [SETTINGS.get(name, name) for axis in axes for name, _ in axis[0]]
     for name in names:
         if names.count(name) > 1:
-            raise WrongUsage(f"{name} is varied twice.", advice="Put all its values behind one --vary.")
+            raise WrongUsage(f"{name} is varied twice.", advice="Put all its values after one --vary.")
     found = (tuple(pair for point in points for pair in point) for points in product(*axes))
     return tuple(dict.fromkeys(found))
 
@@ -94,7 +94,7 @@ def _ranged(text: str, value: str) -> list[str]:
         found.append(f"{first:f}")
         first = first * step if grows else first + step
         if len(found) > MOST_VALUES:
-            raise WrongUsage(f"--vary {text}: {value} is of more than {MOST_VALUES} values.", advice=_EXAMPLES)
+            raise WrongUsage(f"--vary {text}: {value} has more than {MOST_VALUES} values.", advice=_EXAMPLES)
     return found
 
 

@@ -136,7 +136,7 @@ def _explained(workload: Workload) -> Iterator[None]:
         raise NcuBenchError(
             f"{workload.target} ends the process that builds or runs it.",
             "Its code calls sys.exit().",
-            "Keep that call behind: if __name__ == '__main__'.",
+            "Put that call under: if __name__ == '__main__'.",
         ) from error
     except Exception as error:
         raise NcuBenchError(

@@ -99,7 +99,7 @@ def why_not(error: NcuBenchError | None, log: Path, timeout_s: float | None) -> 
     if timeout_s is not None:
         return f"counting it took more than {timeout_s:g} s"
     said = deque((line for line in lines_of(log) if line), maxlen=1)
-    return said[-1][:200] if said else "The process that counts it said nothing."
+    return said[-1][:200] if said else "The process that counts its operators gave no reason."
 
 
 def said_errors(log: Path) -> list[NcuBenchError]:

@@ -26,10 +26,10 @@ def repeated(first: Records, others: float | None, again: Callable[[], Records])
     taken = f"other programs took {100 * others:.0f} % of the CPU"
     runs = [first, *_further(first, again)]
     if len(runs) == 1:
-        return [f"{taken}, and a run is too long to repeat: times are of one run beside them"]
+        return [f"{taken}, and a run is too long to repeat: times are from a single disturbed run"]
     alike = [run for run in runs if list(map(_call, run)) == list(map(_call, first))]
     if len(alike) < len(runs):
-        return [f"{taken}, and operators differ from run to run: times are of one run beside them"]
+        return [f"{taken}, and operators differ from run to run: times are from a single disturbed run"]
     totals = [sum(record["ns"] for record in run) for run in runs]
     for calls in zip(*runs, strict=True):
         calls[0]["ns"] = statistics.median(call["ns"] for call in calls)

@@ -159,4 +159,4 @@ def _check(output_format: str) -> None:
     notes = [] if wrong else [f"{len(files)} machine files are valid"]
     show(Table("machines", CHECK_COLUMNS, wrong, notes), output_format)
     if wrong:
-        raise NcuBenchError("Not every machine file is valid.", advice="Mend what is named above.")
+        raise NcuBenchError("Not every machine file is valid.", advice="Correct the files named above.")

@@ -309,13 +309,13 @@ def command(
     elif target is not None:
         if program:
             raise WrongUsage(
-                f"{shlex.join(program)} is too much: a target stands alone.", advice="Put a program behind --."
+                f"{shlex.join(program)} is too much: a target takes no further words.", advice="Put a program after --."
             )
         asked = model.of(target)
         asked = replace(asked, arguments=language.of(asked))
         workload = asked if points.variants else checked_workload(asked)
     else:
-        raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
+        raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program after --.")
     request = runs.around(collecting.request(workload, words))
     request = replace(request, measure=request.measure and shown.machine is None)
     points.check()

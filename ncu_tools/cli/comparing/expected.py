@@ -135,7 +135,7 @@ def command(
         return
     if ran.tokens_per_step and generation is None:
         raise WrongUsage(
-            "--tokens-per-step is of prefill and decode, and nothing says that this is either.",
+            "--tokens-per-step is for prefill and decode, and the run does not show its phase.",
             advice="Say what ran, as --target hf:llama-3-8b --phase decode, or leave it out.",
         )
     workload = check(workload) if workload is not None else None

@@ -20,9 +20,9 @@ COLUMNS = (
     column("flops_ratio", lower_bound_if="flops_lower_bound"),
     *columns("measured_bytes expected_bytes bytes_ratio"),
 )
-PER_PASS = "every value is that of one pass; expected is your own formula, given to ncu_tools.range"  # noqa: S105
+PER_PASS = "every value is for one pass; expected is your own formula, given to ncu_tools.range"  # noqa: S105
 BY_COUNTERS = "FLOPs and bytes were counted by hardware: bytes are DRAM traffic, which caches make smaller"
-BY_SHAPES = "FLOPs and bytes were not measured: they are those of operators, from their shapes"
+BY_SHAPES = "FLOPs and bytes were not measured: they follow from the shapes of operators"
 
 
 def show_ranges(table: pa.Table, passes: list[Pass], notes: list[str], output_format: str, head: Head) -> None:

@@ -80,7 +80,7 @@ def command(
     if identity is not None:
         require_ids([identity])
     if base is not None and machine is not None:
-        raise WrongUsage("--machine gives ceilings, which a comparison has none of.", advice="Leave --machine out.")
+        raise WrongUsage("--machine gives ceilings, and a comparison shows none.", advice="Leave --machine out.")
     if anyway and base is None:
         raise WrongUsage("--anyway goes with --against.", advice="Name the run to compare with: --against BASE")
     patterns = () if name is None else (pattern_of(name),)

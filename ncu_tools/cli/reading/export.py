@@ -157,7 +157,7 @@ def _require_lanes(form: str, depth: int | None, only: Selection | None) -> None
         raise WrongUsage(f"--lanes does not go with --as {form}.", advice="Use --as perfetto.")
     if depth is not None or only is not None:
         raise WrongUsage(
-            "--lanes writes a whole recording.", "Levels of a model and selected launches are of a table of launches.",
+            "--lanes writes a whole recording.", "Levels of a model and selected launches need a table of launches.",
             "Leave them out.",
         )  # fmt: skip
 

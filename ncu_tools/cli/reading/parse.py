@@ -92,7 +92,7 @@ def command(
         return
     if output is None:
         raise WrongUsage(
-            "It was not said where to write.",
+            "No output file was given.",
             advice="Name a Parquet file: -o launches.parquet; or a folder/ for a dataset with a file for each report.",
         )
     as_dataset = dataset or output.endswith("/") or is_url(output)
@@ -152,7 +152,7 @@ def _check(output: str, as_dataset: bool, run: str, dask: str | None) -> None:
         if run or dask:
             raise WrongUsage(
                 f"{'--run' if run else '--dask'} is for a dataset, and {output} is one file.",
-                advice="Name a folder with a slash behind, or a URL, or add --dataset",
+                advice="Name a folder with a slash at the end, or a URL, or add --dataset",
             )
         if Path(output).is_dir():
             raise WrongUsage(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ncu_tools.timeline.timeline import Timeline
 
 SUFFIXES = (".html", ".htm")
-OF_SOME = "this page is of some launches, and what was expected is of the whole run"
+OF_SOME = "this page shows some launches, and expected values are for the whole run"
 LAUNCHES_WITH_LANES = 1_000_000
 """For longer recordings a page shows no timeline: it is analysed in memory, and its lanes would be too dense."""
 FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operator formulas themselves"
@@ -151,7 +151,7 @@ def _timeline(
     if not any(one in TIMELINES or one.startswith("ncu+") for one in sources) or not is_here(name):
         return None, []
     if only is not None:
-        return None, [f"{run.name}: no timeline, since this page is of some launches, and gaps are between all of them"]
+        return None, [f"{run.name}: no timeline, since this page shows some launches, and gaps need all of them"]
     if len(run.table) > LAUNCHES_WITH_LANES:
         return None, [
             f"{run.name}: no timeline, since it holds more than {LAUNCHES_WITH_LANES:,} launches; ncu-bench timeline "

@@ -335,7 +335,7 @@ def _roofline(
     result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
     if len(machines) > 1:
         model.add_machines(result, machines)
-        notes.append("the machines' ceilings are drawn beside those of the runs, and bound none of their points")
+        notes.append("the machines' ceilings are drawn besides the runs' own, and bound no points")
     models = {run.name: run.model for run in loaded if run.model is not None}
     if len(runs) == len(loaded) == 1 and loaded[0].is_sampled and (look.view, look.kernels_by) == (KERNELS, "name"):
         notes += _take_sampled_bytes(runs[0], result)

@@ -60,7 +60,7 @@ def _points_of(path: str, only: Selection | None) -> list[Loaded]:
     points, notes = points_of_sweep(load_bench(path))
     if not points:
         raise NcuBenchError(
-            f"{path} is a sweep of which no point was measured, so there is nothing to draw.",
+            f"{path} is a sweep without measured points, so there is nothing to draw.",
             advice=f"See how each point ended: ncu-bench bench {path}",
         )
     return [Loaded(point.name, point.table, notes, model=point.model) for point in points]

@@ -33,7 +33,7 @@ OF_KERNELS = columns("sampled_bytes_per_s~2")
 TORCH = "kineto"
 """The origin of timelines of PyTorch's profiler."""
 GROUPS = {"nvtx": "range", "name": "kernel"}
-WHOLE_GPU = "sampled values are of the whole GPU, and never counts of a kernel: whatever ran at the time is in them"
+WHOLE_GPU = "sampled values are for the whole GPU, never counts of a kernel: they include all that ran then"
 PIECES = (
     "means are over pieces of time of at least five samples in which nothing else ran for more than a tenth; operations"
     " less than a sample apart are one piece"

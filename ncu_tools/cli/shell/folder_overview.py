@@ -140,7 +140,7 @@ def next_commands(look: FolderLook) -> list[tuple[str, str]]:
     counted, timed = look.newest(NCU), look.newest(NSYS, TRACE)
     if counted and timed:
         joined = f"ncu-bench parse {_quoted(counted[0])} --times {_quoted(timed[0])} -o joined.parquet"
-        commands.append((joined, "times of the one with counts of the other"))
+        commands.append((joined, "join the times of the timeline with the counts of ncu"))
     if look.newest(SOURCE):
         page = _quoted(look.newest(SOURCE)[0])
         commands.append((f"ncu-bench source {page}", "the hottest lines of a kernel"))

@@ -33,7 +33,7 @@ def require_binary(source: Source) -> None:
     if not is_binary_report(source):
         raise NcuBenchError(
             f"{source.name} is no binary report of ncu.",
-            advice="Name a .ncu-rep; what a page in text holds, ncu-bench parse says when it reads it.",
+            advice="Name a .ncu-rep file; for a page in text, ncu-bench parse says what it read.",
         )
 
 

@@ -33,9 +33,7 @@ def operators_table(
     if targets:
         raise WrongUsage(f"{' '.join(targets)} and --ops cannot be estimated together.", advice="Give one of the two.")
     if not machines:
-        raise WrongUsage(
-            "The times of operators are those of a machine.", advice="Add --machine, as --machine b200,h100-sxm."
-        )
+        raise WrongUsage("Times of operators need a machine.", advice="Add --machine, as --machine b200,h100-sxm.")
     rows = operator_rows(read_csv(path))
     learnt = learnt_times(options)
     found = [expected_times(rows, machine, learnt) for machine in machines]

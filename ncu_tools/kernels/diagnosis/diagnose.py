@@ -37,8 +37,8 @@ WITHOUT_ITS_PART = (
     "lts__ltcfabric2lts_cycles_active would tell"
 )
 WHY_BEYOND = {
-    "ceiling": "the ceiling is of another clock or device, or the launch is too short to be measured",
-    "peak": "its counters are of different passes, or the launch is too short to be measured",
+    "ceiling": "the ceiling is for another clock or device, or the launch is too short to be measured",
+    "peak": "its counters come from different passes, or the launch is too short to be measured",
 }
 AT_ITS_LIMIT = "near its limit"
 MOST_NAMED = 3

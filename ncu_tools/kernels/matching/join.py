@@ -63,7 +63,7 @@ TIMES_UNDER_NCU = "gpu__time"
 RATE = ".sum.per_second"
 
 ABOUT_CEILINGS = (
-    "counts, clocks and ceilings are those under ncu, times those of the timeline: a GPU that ran at higher clocks, or "
+    "counts, clocks and ceilings are from ncu, times from the timeline: a GPU that ran at higher clocks, or "
     "found in a cache what ncu flushes, can be above a ceiling"
 )
 
@@ -104,7 +104,7 @@ def join(counts: pa.Table, timeline: pa.Table, *, tolerance: float = TOLERANCE, 
     apart = _differences_of_gpus(counted.table, timed.table)
     if apart and not other_gpus:
         raise NcuBenchError(
-            f"COUNTS and TIMELINE are of different GPUs: {'; '.join(apart)}.",
+            f"COUNTS and TIMELINE come from different GPUs: {'; '.join(apart)}.",
             "FLOPs per launch, bytes and ceilings of one GPU do not hold on another.",
             "To join them all the same, add --anyway",
         )
@@ -112,7 +112,7 @@ def join(counts: pa.Table, timeline: pa.Table, *, tolerance: float = TOLERANCE, 
     values = _Values(counted, matching, tolerance)
     outcome = _outcomes(timed, matching, values)
     outcomes, lacking = _shares(timed, outcome)
-    notes = [f"{one}: bytes and ceilings are those of the former" for one in apart]
+    notes = [f"{one}: bytes and ceilings are from the former GPU" for one in apart]
     notes += [*_notes(counted, timed, matching, values, outcomes), ABOUT_CEILINGS]
     table = with_metadata(_table(timed, matching, values, outcome), _metadata(counts, timeline, notes))
     return Joined(table, outcomes, lacking, notes)
@@ -152,7 +152,7 @@ def _differences_of_gpus(counts: pa.Table, timeline: pa.Table) -> list[str]:
         ours, theirs = ({word for word in _distinct(table, name) if word} for table in (counts, timeline))
         if ours and theirs and ours != theirs:
             listed = (title + ", ".join(sorted(words)) for words in (ours, theirs))
-            found.append("counts are of {} and times of {}".format(*listed))
+            found.append("counts come from {} and times from {}".format(*listed))
     return found
 
 

@@ -69,7 +69,7 @@ def instructions_named(loaded: RunInstructions, path: str, only: Selection, read
     if not kept.any():
         raise NcuBenchError(
             f"No instructions of {path} belong to {only.title}.",
-            "They were collected of other launches, or are those of a source page, which numbers launches by itself.",
+            "They belong to other launches, or come from a source page, which numbers launches by itself.",
             "Leave the selection out, or name a kernel or a launch: --kernel, --launch.",
         )
     table: pa.Table = arrays.kept(loaded.table, kept)

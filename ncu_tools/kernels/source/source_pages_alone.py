@@ -16,7 +16,7 @@ from ncu_tools.kernels.source.load_instructions import RunInstructions, load_ins
 from ncu_tools.runs.run import Run
 
 WITHOUT_LAUNCHES = (
-    "{}: a source page, which has counters of instructions and none of launches; for times and counters, put the raw "
+    "{}: a source page, which has counters per instruction but none per launch; for times and counters, put the raw "
     "page into a folder with it: ncu --import REPORT --csv --page raw --print-units base > RAW.csv"
 )
 

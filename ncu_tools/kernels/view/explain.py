@@ -247,8 +247,6 @@ def _fact(view: KernelView, part: str, key: str, entry: Mapping[str, object]) ->
     outcome = "not collected here" if fact is None else f"here from {fact.metric}, the median of the launches"
     numbers = [number]
     if fact is not None and fact.of is not None:
-        numbers.append(
-            ExplainedNumber("against", "of", f"what it stands against: {entry['of']}", unit, "", fact.of, None, [])
-        )
+        numbers.append(ExplainedNumber("against", "of", f"compared with: {entry['of']}", unit, "", fact.of, None, []))
     formulas = [] if formula == metrics[0] else [formula]
     return ExplainedName(key, "fact", outcome, numbers, GUIDE, formulas=formulas)

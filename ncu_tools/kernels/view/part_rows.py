@@ -83,7 +83,7 @@ def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]
     notes += _contradicted(view).values() if "identity" in parts else ()
     if len(view.times_by_shape) > 1:
         shapes = f"{len(view.times_by_shape)} shapes of grid and block"
-        notes.append(f"its launches are of {shapes}, so medians mix different work: --launch N shows one launch")
+        notes.append(f"its launches have {shapes}, so medians mix different work: --launch N shows one launch")
     differ_in, others = view.not_alike
     if others:
         of = f"{view.launches:,} of {counted(view.launches + others, 'launch', 'launches')}"

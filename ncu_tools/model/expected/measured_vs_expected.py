@@ -221,7 +221,7 @@ def _notes(work: BothSides) -> list[str]:
     for position, nowhere in ((0, NO_PHASE), (1, NO_MODULE)):
         lost = sum(place[position] == nowhere for place in everywhere)
         if lost:
-            notes.append(f"{lost:,} of {counted(len(everywhere), 'launch', 'launches')} stand under {nowhere}")
+            notes.append(f"{lost:,} of {counted(len(everywhere), 'launch', 'launches')} are listed under {nowhere}")
     return notes
 
 

@@ -335,7 +335,7 @@ CAUSES = (
     Cause("recomputation", "recomputation", ABOVE, _recomputation),
     Cause("split-K", "split-K", ABOVE, _split_k),
     Cause("element-wise", "element-wise work beside contractions", ABOVE, _elementwise),
-    Cause("beside products", "additions and scaling beside the products", ABOVE, _beside_products),
+    Cause("beside products", "additions and scaling in addition to products", ABOVE, _beside_products),
     Cause("constant moves", "constant moves counted as FP16", ABOVE, _constant_moves),
 )
 

@@ -103,7 +103,7 @@ def _in_ranges(table: pa.Table) -> tuple[list[EngineStep], list[str]]:
             named = tuple(name for one in found for name in one.evidence)
             steps.append(replace(found[-1], engine=engine, context_length=context, evidence=named))
         if any(_is_mixed(name) for name in path):
-            notes.append("a step prefills some sequences and decodes others: it is of neither phase")
+            notes.append("a step prefills some sequences and decodes others: it belongs to neither phase")
     return ([] if notes else list(dict.fromkeys(steps))), list(dict.fromkeys(notes))
 
 
@@ -150,7 +150,7 @@ def _in_kernels(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
     others = [name for name in launches if name not in matching and _is_other_attention(name, rule.get("beside"))]
     if others and rule["phase"]:
         return replace(step, phase=""), [
-            f"its attention kernels are of no one phase for certain: {matched[:60]} runs in {rule['phase']} alone, and "
+            f"its attention kernels may belong to different phases: {matched[:60]} runs in {rule['phase']} alone, and "
             f"{others[0][:60]} may run in another: {SELECT}"
         ]
     return step, []

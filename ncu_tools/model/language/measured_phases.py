@@ -25,7 +25,7 @@ GPU_TIME = (
 ROUNDING = 1.02
 """A share of a peak above this exceeds the peak's rounding."""
 IMPOSSIBLE = (
-    "more than the machine has: its peak is of another type (--dtype, --weights, --kv-cache), the run was on another "
+    "more than the machine has: its peak is for another type (--dtype, --weights, --kv-cache), the run was on another "
     "machine, or it holds another number of steps (--iterations)"
 )
 

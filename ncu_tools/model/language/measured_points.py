@@ -16,7 +16,7 @@ from ncu_tools.model.language.utilisation import DEFINITIONS, utilisation
 
 Row = dict[str, Any]
 
-OF_THE_MEDIAN = "the time is the median, as it is of tokens per second"
+OF_THE_MEDIAN = "time and tokens per second are medians"
 
 
 def with_utilisation(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:

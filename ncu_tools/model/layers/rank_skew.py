@@ -131,7 +131,7 @@ def expect_own_ranks(runs: Sequence[tuple[str, pa.Table]]) -> None:
     for rank, names in runs_of.items():
         if rank is None:
             raise NcuBenchError(
-                f"{names[0]} does not say which rank it is of.",
+                f"{names[0]} does not say which rank it belongs to.",
                 "Traces of PyTorch do if torch.distributed ran, and reports that ncu-bench profile made.",
                 "Compare two runs by ncu-bench compare.",
             )

@@ -29,7 +29,7 @@ from ncu_tools.report.table import Column, printable
 PAIRS_LETTERS, MOST_PAIRS, KERNELS_OF_PAIR = 300_000, 300, 200
 """Most characters of JSON that all pairs take on a page, most pairs, and most kernels of each."""
 OTHERWISE_REFUSED = (
-    "a change could not be told from an effect of that, so it has no verdict; ncu-bench compare refuses it without "
+    "these differences could cause a change by themselves, so it has no verdict; ncu-bench compare refuses it without "
     "--anyway"
 )
 OPERATORS = "operator"

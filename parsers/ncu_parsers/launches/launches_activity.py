@@ -52,7 +52,7 @@ def read_launches_activity(name: str, table: pa.Table) -> Activity:
     if not known.any():
         raise NcuBenchError(
             f"{name} holds no times of a timeline, so there are no gaps to see.",
-            "Reports of ncu have none: it runs kernels alone, one behind the other.",
+            "Reports of ncu have none: it runs kernels alone, one after the other.",
             "Name a recording of nsys (.sqlite, .nsys-rep) or a trace of PyTorch's profiler.",
         )
     table, start = table.filter(pa.array(known)), start[known]

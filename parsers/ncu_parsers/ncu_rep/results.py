@@ -45,7 +45,7 @@ class Lost:
         notes = []
         if self.results:
             launches = "1 damaged launch was" if self.results == 1 else f"{self.results} damaged launches were"
-            notes.append(f"{launches} left out; those behind keep their launch ids")
+            notes.append(f"{launches} left out; later ones keep their launch ids")
         if self.too_long:
             notes.append(
                 f"left out because each takes more than {memory.longest_message() // 10**6} MB in the file: "

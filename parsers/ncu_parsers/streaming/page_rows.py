@@ -197,7 +197,7 @@ def accepts(known: DecimalVotes, rows: Rows, decimal: str) -> bool:
         raise NotStreamed("its numbers speak for decimal points and for decimal commas")
     known[decimal] += int(votes[OWN_VOTE])
     if not known.mark and votes[AMBIGUOUS]:
-        raise NotStreamed("its first numbers do not tell whether commas or points stand before decimals")
+        raise NotStreamed("its first numbers do not show whether the decimal mark is a comma or a point")
     return True
 
 

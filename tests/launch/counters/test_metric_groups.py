@@ -312,7 +312,7 @@ class TestWrongSpellings:
     @pytest.mark.parametrize(
         ("written", "doubt"),
         [
-            ("smsp__inst_executed.su", "is no metric: behind the first dot stands one of sum, avg"),
+            ("smsp__inst_executed.su", "is not a metric: after the first dot comes one of sum, avg"),
             ("dram__byte.sum", "may be misspelt: groups have dram__bytes,"),
             ("gpu__time_duraton.sum", "may be misspelt: groups have gpu__time_duration,"),
         ],

@@ -280,7 +280,7 @@ class TestTorchvision:
 
     def test_operators_that_do_not_load_are_a_problem_for_detection_only(self) -> None:
         check = doctor.check_torchvision(replace(self.TORCH, torchvision="0.28.0", operators=False))
-        assert says(check, PROBLEM, "the compiled operators do not load beside this PyTorch", "work all the same")
+        assert says(check, PROBLEM, "the compiled operators do not load with this PyTorch", "work all the same")
 
     def test_a_missing_torchvision_is_a_problem(self) -> None:
         assert says(doctor.check_torchvision(self.TORCH), PROBLEM, "not installed", ".[models]")

@@ -214,7 +214,7 @@ class TestArgumentsThatAFunctionDoesNotHave:
         said = self.refused(tmp_path, source, "n", "rows", "kindd")
         assert said == (
             "work has no argument called kindd. Did you mean kind? Its arguments are: n: int = 64, kind = 'a', size. "
-            "Those of make_inputs beside it: rows: int = 8. Name one of these with --arg or --vary."
+            "make_inputs in the same file takes: rows: int = 8. Name one of these with --arg or --vary."
         )
         assert self.refused(tmp_path, source, "n", "size", "rows") == ""
         assert self.refused(tmp_path, "def work(): pass\n", "n").startswith("work has no argument called n. Its arg")

@@ -52,7 +52,7 @@ def test_times_beside_other_programs_are_medians_of_five_runs() -> None:
 def test_a_run_that_takes_long_is_not_repeated_and_the_note_says_so() -> None:
     first = run_of(6e9)
     assert repeated(first, 0.5, not_wanted) == [
-        "other programs took 50 % of the CPU, and a run is too long to repeat: times are of one run beside them"
+        "other programs took 50 % of the CPU, and a run is too long to repeat: times are from a single disturbed run"
     ]
     assert first == run_of(6e9)
 

@@ -144,7 +144,7 @@ def test_a_damaged_launch_is_left_out_and_the_others_keep_their_ids(tmp_path: Pa
     data = put_together(BEGINNING, [Block(with_field(block.header, 5, len(payload)), payload)])
     parsed = read(tmp_path, data)
     assert [(row["launch_id"], row["kernel_name"]) for row in rows_of(parsed)] == [(0, "a"), (2, "c")]
-    assert notes_of(parsed) == ["1 damaged launch was left out; those behind keep their launch ids"]
+    assert notes_of(parsed) == ["1 damaged launch was left out; later ones keep their launch ids"]
 
 
 def test_a_metric_whose_name_is_not_in_the_file_is_left_out_and_counted(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ MILLIONS = {
 def test_a_launch_with_more_than_any_has_is_left_out_as_damaged(name: str, tmp_path: Path) -> None:
     parsed = read(tmp_path, report_of([Kernel("a", {TIME: 1}), Kernel("b", more=MILLIONS[name])]))
     assert [row["kernel_name"] for row in rows_of(parsed)] == ["a"]
-    assert notes_of(parsed) == ["1 damaged launch was left out; those behind keep their launch ids"]
+    assert notes_of(parsed) == ["1 damaged launch was left out; later ones keep their launch ids"]
 
 
 def test_texts_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:

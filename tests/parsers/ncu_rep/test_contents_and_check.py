@@ -159,7 +159,7 @@ def test_looking_writes_nothing(tmp_path: Path) -> None:
 def test_parse_without_an_output_is_wrong_usage(tmp_path: Path) -> None:
     done = run(full(tmp_path))
     assert done.exit_code == 2
-    assert "It was not said where to write." in done.stderr
+    assert "No output file was given." in done.stderr
 
 
 # ----------------------------------------------------------------------------------------------------------- check

@@ -127,7 +127,7 @@ def test_nvtx_ranges_around_a_range_or_a_graph_are_read(is_graph: bool, count: i
 def test_one_with_more_rules_than_any_has_is_left_out_as_damaged(is_graph: bool, count: int, tmp_path: Path) -> None:
     parsed = read(tmp_path, report_of((count, result(is_graph=is_graph, rules=20_000))))
     assert [row["kernel_name"] for row in rows_of(parsed)] == ["gemm"]
-    assert parsed.reports[0].notes == ["1 damaged launch was left out; those behind keep their launch ids"]
+    assert parsed.reports[0].notes == ["1 damaged launch was left out; later ones keep their launch ids"]
 
 
 def test_contents_count_ranges_and_graphs_with_their_rules(tmp_path: Path) -> None:

@@ -348,7 +348,7 @@ def test_tables_of_two_runs_are_said_to_be_so_with_the_times_of_both(tmp_path: P
     report, launches = parsed(written(tmp_path, KERNELS_IN_COLUMNS, slower))
     assert [launch["duration_ns"] for launch in launches] == [1250.0, 380_000.0]
     (note,) = [note for note in report.notes if "tables of one kind" in note]
-    assert "as of 2 runs, and their sums are shown: a launch of axpy(float *, float) takes 1.25 µs and 380 µs;" in note
+    assert "as of 2 runs; their sums are shown: a launch of axpy(float *, float) takes 1.25 µs and 380 µs;" in note
     assert "ncu-bench compare" in note
 
 

@@ -241,8 +241,8 @@ class TestAPoint:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("resnet18", "--against", "k.py:doubled"), "resnet18 is no function"),
-        (("k.py:doubled", "--against", "resnet18"), "resnet18 is no function"),
+        (("resnet18", "--against", "k.py:doubled"), "resnet18 is not a function"),
+        (("k.py:doubled", "--against", "resnet18"), "resnet18 is not a function"),
         (("k.py:doubled", "--agree-within", "0.1"), "--agree-within goes with --against"),
         (("k.py:doubled", "--against", "k.py:scale", "--dask", "local"), "--against does not go with --dask"),
         (("k.py:doubled", "--against", "k.py:scale", "--resume"), "--against does not go with --resume"),

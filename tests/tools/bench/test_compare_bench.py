@@ -101,7 +101,7 @@ def test_flops_of_contractions_are_not_compared_with_those_of_all_operators() ->
     base, new = (loaded(name, point(expected_flops_basis=basis)) for name, basis in sides)
     found = compare_runs(base, new)
     assert found.points[0].changes["flops"].growth is None
-    assert "not compared: FLOPs are of contractions and of all operators" in found.notes
+    assert "not compared: FLOPs cover contractions and all operators" in found.notes
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ class TestQuantities:
 
     @pytest.mark.parametrize(("ys", "by", "option"), [(["time", "n"], [], "-y"), (["time"], ["n"], "--by")])
     def test_what_is_behind_x_is_no_other_column(self, sweep: str, ys: list[str], by: list[str], option: str) -> None:
-        with pytest.raises(WrongUsage, match=f"n is behind -x and {option}"):
+        with pytest.raises(WrongUsage, match=f"n is named after both -x and {option}"):
             point_series([sweep], "n", ys, by)
 
     def test_a_text_is_no_height(self, sweep: str) -> None:

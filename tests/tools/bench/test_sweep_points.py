@@ -63,7 +63,7 @@ def test_the_flops_of_a_point_without_a_contraction_are_those_of_cuda_cores_and_
     assert [point.table["flops_basis"][0].as_py() for point in (one, other)] == [
         "expected: operator formulas", "expected: operator formulas, contractions only",
     ]  # fmt: skip
-    assert any("FLOPs of 1 of 2 points are of all operators" in note for note in notes)
+    assert any("FLOPs of 1 of 2 points cover all operators" in note for note in notes)
     gpu = {"device": "cuda", "device_name": A100, "dtype": "fp16"}
     assert units(**gpu, expected_flops_basis="all operators") == {"flops_fp32"}
     assert units(**gpu, expected_flops_basis="contractions") == {"tensor_flops_fp16"}
@@ -172,5 +172,5 @@ class TestIncompletePoints:
 
     def test_a_sweep_without_a_measured_point_is_refused(self, tmp_path: Path) -> None:
         path = sweep(tmp_path / "s", row(outcome="crashed", latency_mean_ns=None))
-        with pytest.raises(NcuBenchError, match="no point was measured"):
+        with pytest.raises(NcuBenchError, match="a sweep without measured points"):
             load_runs([path], lambda name: load_for(name, Look(), None))

@@ -208,7 +208,7 @@ class TestTheMemoryClock:
     def test_a_counter_of_more_bytes_than_the_bus_moves_is_noted(self, counted: float, noted: bool) -> None:
         found = of(launch("k", dram(counted, 7e9) | board(7e6, 352), ns=LONG))
         assert found.per_launch["dram"].tolist() == [88 * 7e9]
-        assert any("the counter is that of the whole chip" in note for note in found.notes) == noted
+        assert any("the counter describes the whole chip" in note for note in found.notes) == noted
 
     def test_that_no_launch_shows_is_noted_only_where_the_bytes_per_cycle_are_known(self) -> None:
         def noted(metrics: dict[str, Any], ns: float) -> bool:

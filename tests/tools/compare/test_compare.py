@@ -383,7 +383,7 @@ class TestConditions:
         found = found.set_column(place, found.schema.field(place), pa.array([source]).dictionary_encode())
         sums = taken(SignatureSums, found)
         notes = compare(sums, sums, (known_of(found), known_of(found))).notes
-        assert any("gaps between them are in none" in note for note in notes) == is_noted
+        assert any("without the gaps between them" in note for note in notes) == is_noted
 
 
 class TestGates:

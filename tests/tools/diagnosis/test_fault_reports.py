@@ -188,5 +188,5 @@ def test_a_share_of_more_than_all_never_leads_and_is_said_to_be_out_of_range() -
     found = diagnosed(busy, ns=2000.0)
     assert found.busiest is not None
     assert (found.busiest.title, found.causes) == ("SM", [])
-    assert "DRAM at 124 % of its peak is out of range: its counters are of different passes" in found.text
+    assert "DRAM at 124 % of its peak is out of range: its counters come from different passes" in found.text
     assert found.as_json()["out_of_range"] == found.out_of_range

@@ -215,7 +215,7 @@ class TestNoFileIsLeft:
         measuring(monkeypatch, found(load=0.3))
         (note, _) = measure_unknown_devices(profile(), Heard()).notes
         assert note.startswith(
-            "other programs take 30.0 % of the CPU, so that what was measured is no ceiling and was not"
+            "other programs take 30.0 % of the CPU, so that the measured rates are no ceilings and were not"
         )
 
     def test_by_a_measurement_that_an_operator_of_the_run_itself_was_faster_than(
@@ -231,7 +231,9 @@ class TestNoFileIsLeft:
 
         measuring(monkeypatch, found())
         note, _ = measure_unknown_devices(profile(run(80e6)), Heard()).notes
-        assert note.startswith("aten::mm of this run reached 160 GFLOP/s, and FP32 products 150 GFLOP/s, so that")
+        assert note.startswith(
+            "aten::mm of this run reached 160 GFLOP/s, and FP32 products 150 GFLOP/s, so the measured"
+        )
         assert beaten_by_run(found(), run(78e6)) == "", "156 of 150 GFLOP/s is within what times scatter"
         assert beaten_by_run(found(), run(80e6).slice(1)).startswith("aten::sum of this run reached 900 GFLOP/s")
 

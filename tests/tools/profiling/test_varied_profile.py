@@ -234,7 +234,7 @@ class TestWithoutAGpu:
         profile(here, "--vary", "n=8,32")
         for option in ("--units", "--mix", "--diagnose"):
             told = called_here("hotspots", "run", option, cwd=here)
-            assert (told.code, "are of one point" in told.err) == (2, True)
+            assert (told.code, "work on one point" in told.err) == (2, True)
         assert called_here("hotspots", "run/n=8", "--units", cwd=here).code == 0
 
     def test_compare_sets_each_point_beside_the_same_point_of_another_run(self, here: Path) -> None:

@@ -248,7 +248,7 @@ class TestTheCommand:
         for path in (named, tmp_path) if form == "csv" else (named,):
             result = ran_command("report", str(path), "-o", str(output))
             assert result.exit_code == 0, result.stderr
-            assert "has counters of instructions and none of launches" in result.stderr
+            assert "has counters per instruction but none per launch" in result.stderr
             found = embedded_in(output)
             (kernel,) = found["inside"]["kernels"].values()
             offsets = [row[0] for row in kernel["instructions"]]

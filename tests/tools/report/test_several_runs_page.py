@@ -210,7 +210,7 @@ class TestAPairOfRuns:
         found = content(runs)
         assert pair(found)[0]["verdict"] is None
         assert pair(found)[0]["time_ratio"] == pytest.approx(2)
-        assert notes_of(found)[0].startswith("a change could not be told from an effect of that")
+        assert notes_of(found)[0].startswith("these differences could cause a change by themselves")
         assert [note for note in notes_of(found) if f"GPU: {A100} in the base, {H100} in the new run" in note]
 
     @pytest.mark.parametrize("other", ["d02-long-rules.csv", "d13-decimal-comma.csv", "d14-kernel-failed.csv"])
@@ -243,7 +243,7 @@ class TestSourcePagesAlone:
         said = command("report", str(SAMPLES / "d20-source-page.csv"), "-o", str(tmp_path / "r.html"))
         notes = [line for line in said.stderr.splitlines() if line.startswith("note: ")]
         assert len(notes) == 2
-        assert "a source page, which has counters of instructions and none of launches" in notes[0]
+        assert "a source page, which has counters per instruction but none per launch" in notes[0]
 
     def test_leave_the_advice_on_the_other_runs_of_a_page(self) -> None:
         alone = ReportedRun("alone", table(launch("k")), has_launches=False)

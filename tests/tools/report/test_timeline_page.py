@@ -131,7 +131,7 @@ class TestWhichPages:
         file = tmp_path / "page.html"
         result = ran("report", written_database(tmp_path), "-o", str(file), "--kernel", "gemm", "--notes")
         assert lanes_in(file) is None
-        assert "no timeline, since this page is of some launches" in result.stderr
+        assert "no timeline, since this page shows some launches" in result.stderr
 
     def test_of_recordings_too_long_for_a_page_have_none_and_say_what_to_type(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -74,7 +74,7 @@ def check_functions(points: list[BenchPoint], reference: Reference) -> None:
     for target in dict.fromkeys((*(point.workload.target for point in points), reference.target)):
         if not is_function(target):
             raise WrongUsage(
-                f"{target} is no function, so it has no results to set beside those of another.",
+                f"{target} is not a function, so it has no results to compare.",
                 "--against compares what two functions give for the same inputs.",
                 "Write both as FILE.py:FUNCTION or package.module:FUNCTION.",
             )

@@ -25,9 +25,7 @@ UNIT_OF = {
     "sampled_s": "s", "sampling_hz": "hz", "sampled_iterations": "",
     **{name: entry["unit"] for name, entry in gpm_metrics().items()},
 }  # fmt: skip
-NOT_ALONE = (
-    "energy is not that of the backward pass alone: its forward pass was repeated with it, so there is none of it"
-)
+NOT_ALONE = "no energy of the backward pass: each repetition also ran the forward pass"
 
 Row = dict[str, Any]
 

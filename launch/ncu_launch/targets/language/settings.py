@@ -146,9 +146,9 @@ def _check_settings(workload: Workload, asked: Collection[str]) -> None:
     for setting, phases in USED_BY.items():
         if setting in dict(workload.arguments) and not set(phases) & set(asked):
             raise WrongUsage(
-                f"{OPTIONS[setting]} is of {' and '.join(phases)}, and neither is profiled here."
+                f"{OPTIONS[setting]} is for {' and '.join(phases)}, and neither is profiled here."
                 if len(phases) > 1
-                else f"{OPTIONS[setting]} is of {phases[0]}, which is not among the phases asked for.",
+                else f"{OPTIONS[setting]} is for {phases[0]}, which is not among the requested phases.",
                 f"The phases are {', '.join(asked) or 'forward and backward'}.",
                 f"Add --phase {','.join(phases)}, or leave {OPTIONS[setting]} out.",
             )

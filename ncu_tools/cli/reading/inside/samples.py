@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 COLLECT = "ncu --set full, or --section PmSampling, from ncu 2024.1 on"
 COLUMNS = columns("title sparkline mean~1 peak~0 value.unit~3 ramp_up_ns~2 tail_ns~2")
 MACHINE_READABLE = columns("metric samples duration_ns")
-OTHER_PASSES = "counters of other passes are of other runs of it"
+OTHER_PASSES = "counters of different passes come from different runs of the kernel"
 SERIES = columns("times_ns values")
 
 

@@ -224,7 +224,7 @@ def _pairs_of_points(
     if single is not None:
         raise WrongUsage(
             f"{single} is a run of one point, and another holds several.",
-            advice="Name the run folder of one point of it, which lies in that of the run.",
+            advice="Name the folder of one point inside the run folder.",
         )
     (base, ours), *others = points
     pairs = []

@@ -28,7 +28,7 @@ def with_sources(table: Table, inductor: str) -> Table:
     if unknown:
         notes.append(
             f"{counted(len(unknown), 'generated kernel is', 'generated kernels are')} not in {inductor}, "
-            f"which is of another compilation: {unknown[0]}"
+            f"which is from another compilation: {unknown[0]}"
         )
     if several:
         names = counted(several, "name stands", "names stand")

@@ -54,9 +54,9 @@ def require_one_point(runs: Sequence[str], kernels: Hotspots) -> None:
     """Raise `WrongUsage` for kernels of several points of a profile --vary."""
     if len({tuple(row.point.items()) for row in kernels.rows}) > 1:
         raise WrongUsage(
-            "--units, --mix, --diagnose and --columns are of one point.",
+            "--units, --mix, --diagnose and --columns work on one point.",
             f"{', '.join(runs)} holds launches of several.",
-            "Choose one with --point, as n=64, or name its run folder, which lies in that of the run.",
+            "Choose one with --point, as n=64, or name its folder inside the run folder.",
         )
 
 

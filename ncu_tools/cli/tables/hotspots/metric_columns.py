@@ -226,7 +226,7 @@ def _partly_summed(
     partly = [
         one.name for one in columns if one.by == SUM and _is_there(one, in_run) and None in values[one.name].values()
     ]
-    return [f"no sum of {', '.join(partly)} for kernels of which some launch lacks it"] if partly else []
+    return [f"no sum of {', '.join(partly)} for kernels with a launch that lacks it"] if partly else []
 
 
 def _rare(columns: Sequence[ChosenColumn]) -> list[str]:

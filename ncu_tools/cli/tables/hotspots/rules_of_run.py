@@ -29,7 +29,7 @@ ESTIMATE = (
     "speed-ups are NVIDIA's estimates: a global one is of the launch's time, and what it could save follows from it; "
     "they overlap, so they do not add up"
 )
-OF_LOCAL = "a local speed-up is of the hardware that the rule looks at, no share of the time: it is ranked behind"
+OF_LOCAL = "a local speed-up is of the hardware unit that the rule examines, not of the time: it is ranked last"
 NO_RULES = (
     "no launch has results of NVIDIA's rules: binary reports (.ncu-rep) of whole sections hold them, and ncu "
     "prints them below its sections, with and without --csv"

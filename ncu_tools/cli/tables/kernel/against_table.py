@@ -73,7 +73,7 @@ def _same_kernel(name: str, new: Run, base: str) -> list[str]:
             return found
         if found:
             raise NcuBenchError(
-                f"{new.name} has {len(found)} kernels called {spelling(name)}, and none of that full name.",
+                f"{new.name} has {len(found)} kernels called {spelling(name)}, and none with exactly that full name.",
                 f"They are: {', '.join(found[:NEAR_NAMES])}.",
                 'Say which one it is: --pair "OLD=NEW".',
             )

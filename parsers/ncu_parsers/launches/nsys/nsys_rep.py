@@ -113,7 +113,7 @@ def _not_exported(name: str, nsys: Tool, printed: str | None, made_by: str | Non
         said = "" if newer is not None else f' It says: "{_reason(printed)}".'
         return NcuBenchError(
             f"{name} could not be exported: it was made by nsys {made_by}.",
-            f"The nsys on PATH is {nsys.version_text}, and opens no report of a newer one.{said}",
+            f"The nsys on PATH is {nsys.version_text}, and cannot open reports of newer versions.{said}",
             f"Install that version or a newer one; or, where it was recorded, run {EXPORT_THERE}.",
         )
     maker = ", or made by a newer nsys" if made_by is None else f": the nsys that made it, {made_by}, is no newer"

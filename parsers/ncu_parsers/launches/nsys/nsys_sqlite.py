@@ -393,7 +393,7 @@ def _omissions(database: Database) -> list[str]:
         return []
     return [
         f"texts of more than {memory.longest_line():,} bytes were left out {database.too_long} times, so that "
-        f"what they name has no name; {memory.OPTION} raises this limit"
+        f"ranges or kernels lack a name; {memory.OPTION} raises this limit"
     ]
 
 

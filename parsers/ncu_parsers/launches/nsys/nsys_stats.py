@@ -365,7 +365,7 @@ def _of_several_runs(pages: Sequence[NsysPage]) -> list[str]:
     (dialect, name), times = max(several.items(), key=lambda one: max(one[1]))
     each = " and ".join(f"{time / 1000:,.4g} µs" for time in times)
     return [
-        f"the file holds {len(times)} tables of one kind ({dialect}) with other numbers, as of {len(times)} runs, and "
+        f"the file holds {len(times)} tables of one kind ({dialect}) with different numbers, as of {len(times)} runs; "
         f"their sums are shown: a launch of {name} takes {each}; put each into a file of its own, and compare "
         "them: ncu-bench compare FIRST SECOND"
     ]
@@ -384,7 +384,7 @@ def _remarks(pages: Sequence[NsysPage]) -> list[str]:
     if cut:
         notes.append(
             f"nsys cut {len(cut)} kernel name{'s' * (len(cut) > 1)} to the width of the column ({CUT}), so kernels "
-            "that differ behind it are one; --format csv prints names whole"
+            "that differ after it are one; --format csv prints names whole"
         )
     repeated = sum(page.repeated for page in pages if isinstance(page, RangeSummaryPage))
     if repeated:
@@ -411,8 +411,8 @@ def refusal(name: str, pages: Sequence[Page], head: bytes) -> NotAReport | None:
         )
     if any(isinstance(page, NsysPage) and set(page.titles) & set(_OMISSION) for page in pages):
         return NotAReport(
-            f'{name} is a table of nsys of which columns were left out ("..." among its titles).',
-            "Which value is of which column cannot be told.",
+            f'{name} is a table of nsys from which columns were left out ("..." among its titles).',
+            "Its values cannot be assigned to columns.",
             "Print all of it: nsys stats --report cuda_gpu_kern_sum --format csv REPORT.nsys-rep > FILE.csv",
         )
     return None

@@ -67,7 +67,7 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
                 memory.require_memory(source.name, streaming=True)
     notes = lost.notes()
     if blocks.is_cut:
-        notes.append("the file ends in damage: instructions of launches behind it are missing")
+        notes.append("the file ends in damage: instructions of later launches are missing")
     return joined_instructions(parts, notes) if parts else None
 
 

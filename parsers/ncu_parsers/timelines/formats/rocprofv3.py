@@ -133,7 +133,7 @@ def read_activity(source: Source) -> Activity:
             tools = _tools_in(text)
         except UNREADABLE:
             raise NotAReport(
-                f"{source.name} is JSON of rocprofv3, and nothing of it can be read: {error}.",
+                f"{source.name} is JSON of rocprofv3, and cannot be read: {error}.",
                 "It is cut off or damaged before its first event.",
                 "Copy it again, or record anew: rocprofv3 --sys-trace --output-format json -- PROGRAM",
             ) from error
@@ -318,7 +318,7 @@ class _Process:
         if not _each(records.get(MARKERS, msgspec.Raw(b"[]"))):
             missing.append("no ranges of ROCTx were recorded, so what the host did is not named (--marker-trace)")
         if not _each(records.get(COPIES, msgspec.Raw(b"[]"))):
-            missing.append("no copies were recorded beside those that kernels do (--memory-copy-trace)")
+            missing.append("copies were not recorded, except those that kernels do (--memory-copy-trace)")
         counted = (_decoded(self._tool.callback_records, dict[str, msgspec.Raw]) or {}).get("counter_collection")
         if counted is not None and (rows := _each(counted)):
             self._found.notes.append(f"the counters of {len(rows):,} dispatches are not read, only times are")

@@ -218,10 +218,10 @@ def of_gpu(launch: Launch, name: str | None, capability: str | None) -> Launch:
     [
         (
             ("NVIDIA H100", "9.0"),
-            "counts are of NVIDIA A100 and times of NVIDIA H100; counts are of compute capability 8",
+            "counts come from NVIDIA A100 and times from NVIDIA H100; counts come from compute capability 8",
         ),
-        (("NVIDIA H100", None), "counts are of NVIDIA A100 and times of NVIDIA H100"),
-        ((None, "9.0"), "counts are of compute capability 8.0 and times of compute capability 9.0"),
+        (("NVIDIA H100", None), "counts come from NVIDIA A100 and times from NVIDIA H100"),
+        ((None, "9.0"), "counts come from compute capability 8.0 and times from compute capability 9.0"),
     ],
 )
 def test_counts_of_one_gpu_are_not_joined_with_times_of_another_unless_requested(
@@ -232,7 +232,7 @@ def test_counts_of_one_gpu_are_not_joined_with_times_of_another_unless_requested
         join(ours, theirs)
     joined = join(ours, theirs, other_gpus=True)
     assert only(joined)["flops"] == 200
-    assert any(note.startswith("counts are of") for note in joined.notes)
+    assert any(note.startswith("counts come from") for note in joined.notes)
 
 
 def test_a_gpu_known_on_one_side_only_is_not_a_difference() -> None:
@@ -250,7 +250,7 @@ def test_the_command_refuses_counts_of_another_gpu_and_joins_them_anyway(
     assert "--anyway" in capsys.readouterr().err
     assert not Path(joined).exists()
     assert run(["parse", ours, "--times", theirs, "-o", joined, "--anyway"]) == 0
-    assert "note: counts are of NVIDIA A100 and times of NVIDIA H100" in capsys.readouterr().err
+    assert "note: counts come from NVIDIA A100 and times from NVIDIA H100" in capsys.readouterr().err
 
 
 def test_counted_launches_missing_in_the_timeline_are_noted() -> None:
@@ -362,7 +362,7 @@ def test_the_command_writes_the_table_and_reports_the_share_of_time_with_counts(
         ("matched", 0.75, None), ("unmatched", 0.25, None), ("unmatched", 0.25, "other"),
     ]  # fmt: skip
     assert read_launches(Path(joined)).column("flops").to_pylist() == [200, None]
-    assert any("ceilings are those under ncu" in note for note in document["notes"])
+    assert any("clocks and ceilings are from ncu" in note for note in document["notes"])
     assert run(["hotspots", joined]) == 0
 
 

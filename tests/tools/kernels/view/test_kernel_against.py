@@ -233,7 +233,7 @@ def test_two_kernels_of_one_short_name_are_refused() -> None:
     both = runs_of(
         table(of_kernel(2e5, "k<int>(a)")), table(of_kernel(1e5, "k<long>(a)"), of_kernel(1e5, "k<char>(a)"))
     )
-    with pytest.raises(NcuBenchError, match=r"after has 2 kernels called k, and none of that full name"):
+    with pytest.raises(NcuBenchError, match=r"after has 2 kernels called k, and none with exactly that full name"):
         compared(both, (), None, None, None)
 
 

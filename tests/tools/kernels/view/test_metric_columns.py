@@ -329,7 +329,7 @@ def test_one_note_says_what_is_not_in_the_report_and_what_collects_it() -> None:
 
 def test_a_metric_that_is_misspelt_is_doubted_beside_the_command_that_would_collect_it() -> None:
     answer = shown("--columns", "smsp__inst_executed.su", report=str(SAMPLES / "d01-wide-raw.csv"))
-    assert any(note.startswith("smsp__inst_executed.su is no metric") for note in answer["notes"])
+    assert any(note.startswith("smsp__inst_executed.su is not a metric") for note in answer["notes"])
 
 
 def test_a_dataset_has_the_same_columns_as_the_report(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ class TestRows:
         comparison = against([kernel(), kernel("add", 7.0, module=None)], [operator()])
         row = layer(comparison, "(no module)")
         assert (row.measured_flops, row.expected_flops, row.flops_ratio) == (7.0, None, None)
-        assert "1 of 2 launches stand under (no module)" in comparison.notes
+        assert "1 of 2 launches are listed under (no module)" in comparison.notes
 
     def test_a_layer_has_its_own_launches_and_with_depth_those_inside_it(self, against: Any) -> None:
         modules = ["model.block.0.conv", "model.block.1.conv", "model.block"]

@@ -210,5 +210,5 @@ class TestFromPython:
         assert others == [first] * 3
 
     def test_needs_a_machine(self) -> None:
-        with pytest.raises(WrongUsage, match="those of a machine"):
+        with pytest.raises(WrongUsage, match="need a machine"):
             ncu_tools.expected_times([GOOD], machine=[])

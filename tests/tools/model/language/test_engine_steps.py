@@ -110,7 +110,7 @@ class TestAStep:
     def test_that_mixes_both_is_of_neither_and_a_note_says_so(self, name: str) -> None:
         step, notes = engine_step(table(one("gemm", name)))
         assert step is None
-        assert notes == ["a step prefills some sequences and decodes others: it is of neither phase"]
+        assert notes == ["a step prefills some sequences and decodes others: it belongs to neither phase"]
 
     @pytest.mark.parametrize("name", ["step[MIXED bs=2]", "decode", "my_step", "step[DECODE]", ""])
     def test_with_another_name_is_not_guessed(self, name: str) -> None:
@@ -158,7 +158,7 @@ class TestAStep:
         ragged = next(name for name in SEEN if "Ragged" in name)
         step, notes = engine_step(table(one(DECODE_KERNEL), one(ragged)))
         assert step is None
-        assert "are of no one phase for certain" in notes[0]
+        assert "may belong to different phases" in notes[0]
 
     def test_is_of_no_phase_by_a_kernel_that_runs_in_both_but_counts_its_launches_in_a_range(self) -> None:
         kernel = one(OF_ANY_PHASE, "step[DECODE bs=4]")
@@ -379,4 +379,4 @@ class TestTracesOfEngines:
     def test_tokens_per_step_without_a_language_model_are_refused(self) -> None:
         done = ran("compare", "--with", "formulas", self.trace("sglang_decode"), "--tokens-per-step", "4")
         assert done.exit_code == 2
-        assert "--tokens-per-step is of prefill and decode" in done.stderr
+        assert "--tokens-per-step is for prefill and decode" in done.stderr

@@ -157,7 +157,7 @@ class TestBench:
             assert 0 < row["mfu"] < 1e-3
             assert row["of_the_roof"] == max(row["mfu"], row["mbu"])
         assert "attention causal" in " ".join(notes)
-        assert "the time is the median" in " ".join(notes)
+        assert "time and tokens per second are medians" in " ".join(notes)
         assert "on h100-sxm MFU is of 66.9 TFLOP/s (FP32, data sheet, dense) and MBU is of 3350 GB/s" in notes
 
     def test_has_mfu_and_mbu_of_the_time_of_a_token_by_arithmetic_on_paper(
@@ -206,7 +206,7 @@ def test_points_of_a_profile_can_vary_the_context(tmp_path: Path) -> None:
     [
         ("estimate resnet18 --phase decode", "resnet18 has no decode: it is no language model"),
         ("estimate hf:gpt2 --phase decode --context-length 1024", "hf:gpt2 has 1024 positions"),
-        ("estimate hf:gpt2 --phase prefill --new-tokens 4", "--new-tokens is of decode"),
+        ("estimate hf:gpt2 --phase prefill --new-tokens 4", "--new-tokens is for decode"),
         ("estimate hf:gpt2 --phase forward --weights int4", "--weights and --kv-cache are of prefill and decode"),
         ("estimate resnet18 --no-head", "--no-head is of causal language models, and resnet18 is none"),
         ("estimate hf:gpt2 --phase decode --set heads=3", "has no field called heads"),

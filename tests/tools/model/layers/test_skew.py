@@ -269,7 +269,7 @@ class TestAReportOfEachRank:
         write_table(unknown, tmp_path / "unknown.parquet")
         found = called_here("timeline", "--by", "kernel", reports[0], str(tmp_path / "unknown.parquet"), cwd=tmp_path)
         assert found.code == 1
-        assert "unknown.parquet does not say which rank it is of." in found.err
+        assert "unknown.parquet does not say which rank it belongs to." in found.err
 
     @needs_shared_reports
     def test_of_a_real_training_names_the_slower_one(self, tmp_path: Path) -> None:
