@@ -12,7 +12,7 @@ from ncu_parsers.report_data.report import Launch
 
 from ncu_tools.compare.compare_kernels import compare
 from ncu_tools.compare.comparison_sums import SignatureSums
-from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
+from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, gates_of_two_runs, parse_gate
 from ncu_tools.compare.run_conditions import conditions_of
 from ncu_tools.numbers.change import (
     Change,
@@ -373,3 +373,18 @@ def test_clocks_have_a_ratio_where_both_are_known_and_differ() -> None:
 def test_a_subject_of_one_run_is_new_or_gone_whatever_its_change() -> None:
     change = Change("time", 1.0, 2.0)
     assert [verdict(change, is_new=is_new, is_gone=not is_new) for is_new in (True, False)] == ["new", "gone"]
+
+
+def test_a_gate_on_many_runs_is_refused_for_two_with_the_measures_that_two_have_not() -> None:
+    with pytest.raises(WrongUsage, match=r"not compared by instructions, l1_bytes, .*, shared_bytes or cycles\."):
+        gates_of_two_runs(["time>5%", "registers>5%"])
+
+
+def test_a_refusal_says_what_to_do_before_gating_kernels() -> None:
+    said = (
+        'ate kernels per launch, as --fail-on "any:time>5%" or "kernel:k:time>5%", or add --anyway to judge the sums.'
+    )
+    assert Refusal("other work", "kernel:k:").advice("time>5%") == f"G{said}"
+    assert (
+        Refusal("other work", "kernel:k:", "Lock the clocks, and").advice("time>5%") == f"Lock the clocks, and g{said}"
+    )
