@@ -50,6 +50,9 @@ class TestKernelSums:
         assert math.isnan(sums.flops.whole(sums.launches)[b])
         assert math.isnan(sums.intensity.values[b])
 
+    def test_launches_without_a_time_have_no_spread(self) -> None:
+        assert np.isnan(summed(table(launch("a"), launch("a"))).times.deviation()).all()
+
     def test_a_total_is_not_known_where_one_launch_lacks_it(self) -> None:
         sums = summed(table(launch("a", dram=10.0), launch("a")))
         assert np.isnan(sums.dram.whole(sums.launches)).all()
