@@ -142,23 +142,28 @@ def order_of_machines(name: str, found: Unseen) -> str:
     )
 
 
-def judge(name: str, pictures: dict[str, Pair]) -> Iterator[str]:
-    """The tables for one kind of operators; adds its panel to `pictures`."""
-    learnt, everything = shipped(), READERS[name]()
-    found = unseen_times(learnt, everything)
-    pictures[PANELS.get(name, name)] = (
-        np.concatenate([one.measured.time_us for one, _ in found]), np.concatenate([expected for _, expected in found]),
-    )  # fmt: skip
+def of_known_gpus(name: str) -> Iterator[str]:
+    """The tables of a kind of operators on GPUs whose other classes are known."""
+    found = unseen_times(shipped(), READERS[name]())
     yield from tables(f"{name}: GPU known, classes left out", known(found))
     yield order_of_machines(name, found)
-    for basis, title in TITLES.items():
-        rows = [
-            judged(one, expected[basis], learnt.unknown.get((name, basis, one.dtype), ()))
-            for one in everything
-            if basis in (expected := left_out(learnt, one))
-        ]
-        if rows:
-            yield from tables(f"{name}: {title}", rows)
+
+
+def of_gpus_left_out() -> Iterator[str]:
+    """The tables of GPUs left out, and of families; the picture has the GPUs left out with siblings at hand."""
+    learnt, pictures = shipped(), dict[str, Pair]()
+    for name, title in PANELS.items():
+        everything = [(one, left_out(learnt, one)) for one in READERS[name]()]
+        for basis, words in TITLES.items():
+            rows = [
+                judged(one, expected[basis], learnt.unknown.get((name, basis, one.dtype), ()))
+                for one, expected in everything if basis in expected
+            ]  # fmt: skip
+            yield from tables(f"{name}: {words}", rows)
+            if basis == KIN:
+                measured, expected = (np.concatenate([one[place] for one in rows]) for place in (3, 2))
+                pictures[title] = (measured, expected)
+    write_bytes_atomically(PICTURE, draw(pictures))
 
 
 LEARNT_FROM, DRAWS = 20, 3
@@ -229,18 +234,16 @@ def by_framework() -> Iterator[str]:
 
 
 OTHERS: dict[str, Callable[[], Iterable[str]]] = {
-    "carried": lambda: carried(gemm_times()), "learn": after_learning, "traces": of_traces, "frameworks": by_framework,
+    "left-out": of_gpus_left_out, "carried": lambda: carried(gemm_times()), "learn": after_learning,
+    "traces": of_traces, "frameworks": by_framework,
 }  # fmt: skip
 
 
 def main() -> None:
-    """Print the named tables (default: all). If every kind of operators was judged, draw the picture."""
-    pictures: dict[str, Pair] = {}
+    """Print the tables named, or all."""
     for name in sys.argv[1:] or (*PANELS, *OTHERS):
-        for text in filter(None, judge(name, pictures) if name in PANELS else OTHERS[name]()):
+        for text in filter(None, of_known_gpus(name) if name in PANELS else OTHERS[name]()):
             print(text, flush=True)
-    if len(pictures) == len(PANELS):
-        write_bytes_atomically(PICTURE, draw(pictures))
 
 
 if __name__ == "__main__":

@@ -163,6 +163,11 @@ def command(
         return
     if not targets:
         raise WrongUsage("estimate needs a TARGET, or a table of operators.", advice="Try: ncu-bench estimate resnet18")
+    if expected.output is not None:
+        raise WrongUsage(
+            "-o is the picture of a measured run, or the file of --learn; models have neither.",
+            advice="Give a RUN, or leave -o out; --format json writes the numbers.",
+        )
     targets = tuple(
         dict.fromkeys(with_type(one, dtype) for one in separated(targets) for dtype in dtypes or (DTYPES[0],))
     )

@@ -32,6 +32,11 @@ def operators_table(
     """The rows of a table of operators on machines. Raises `WrongUsage` for other targets, or without a machine."""
     if targets:
         raise WrongUsage(f"{' '.join(targets)} and --ops cannot be estimated together.", advice="Give one of the two.")
+    if options.output is not None:
+        raise WrongUsage(
+            "-o is the picture of a measured run, or the file of --learn; a table of operators has neither.",
+            advice="Write it with --format csv > FILE.csv.",
+        )
     if not machines:
         raise WrongUsage("Times of operators need a machine.", advice="Add --machine, as --machine b200,h100-sxm.")
     rows = operator_rows(read_csv(path))

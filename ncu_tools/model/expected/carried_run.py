@@ -190,7 +190,9 @@ def _by_roofs(row: CarriedKernel, group: _Group, here: Machine, there: Machine) 
     low, expected, high = (
         group.launches * (floor + (each - floor) * ratio) for ratio in (min(ratios), ratios[0], max(ratios))
     )
-    row.expected_ns, row.low_ns, row.high_ns = expected, low, high
+    row.expected_ns = expected
+    if high > low:  # of a single ratio nobody knows how far off it is
+        row.low_ns, row.high_ns = low, high
     row.roof_ratio = 1 / ratios[0]
     row.bound = "launch" if floor > expected / group.launches / 2 else bound
     row.basis = "ratio of roofs"

@@ -146,3 +146,10 @@ class TestThePicture:
         done = called_here("estimate", str(run), "--machine", "b200", "-o", "x.txt", cwd=tmp_path)
         assert done.code == 0, done.err
         assert "expected on b200" in (tmp_path / "x.txt").read_text("utf-8")
+
+    @pytest.mark.parametrize("words", [("resnet18",), ("--ops", "table.csv")])
+    def test_is_refused_where_nothing_was_measured(self, words: tuple[str, ...], tmp_path: Path) -> None:
+        (tmp_path / "table.csv").write_text("op,dtype,m,n,k\ngemm,bf16,4,4,4\n", "utf-8")
+        done = called_here("estimate", *words, "--machine", "b200", "-o", "x.svg", cwd=tmp_path)
+        assert done.code == 2
+        assert "-o is the picture of a measured run" in done.err
