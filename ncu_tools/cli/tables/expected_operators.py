@@ -22,7 +22,9 @@ ESTIMATE = (
     "nothing was run: at best is what the roofline allows, expected is an estimate by physics corrected by measured "
     "times, and from - to holds 80 % of measured times like it (docs/estimate.md)"
 )
-COLUMNS = columns("machine at_best_us expected_us low_us high_us bound basis~2 failed~1")
+COLUMNS = columns("machine~0 at_best_us~1 expected_us~0 low_us~0 high_us~0 bound~3 basis~6 failed~2")
+OF_A_ROW, DTYPE = 4, 1
+"""Ranks by which columns of the user's table go where there is no room: times stay, and what operator a row is."""
 MOST_REASONS = 3
 
 
@@ -42,7 +44,11 @@ def operators_table(
     rows = operator_rows(read_csv(path))
     learnt = learnt_times(options)
     found = [expected_times(rows, machine, learnt) for machine in machines]
-    given = [raw_column(name, _kind(values), "") for name, values in rows.given.items()]
+    ranks = {"op": 0, "dtype": DTYPE}
+    given = [
+        raw_column(name, _kind(values), "")._replace(spare=ranks.get(name, OF_A_ROW))
+        for name, values in rows.given.items()
+    ]
     taken = {column.name for column in COLUMNS}
     kept = [column for column in given if column.name not in taken]
     return Table("estimate", [*kept, *COLUMNS], _cells(rows, found), [*notes, ESTIMATE, *_notes(found)])

@@ -153,3 +153,14 @@ class TestThePicture:
         done = called_here("estimate", *words, "--machine", "b200", "-o", "x.svg", cwd=tmp_path)
         assert done.code == 2
         assert "-o is the picture of a measured run" in done.err
+
+
+@pytest.mark.parametrize("width", ["60", "80", "120"])
+def test_a_table_of_operators_keeps_expected_times_and_interval_at_any_width(
+    width: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    header = "op,dtype,m,n,k,note,shapes"
+    (tmp_path / "table.csv").write_text(f"{header}\ngemm,bf16,4096,4096,4096,{'long ' * 9},{'1x2 ' * 9}\n", "utf-8")
+    head = called_here("estimate", "--ops", "table.csv", "--machine", "b200", cwd=tmp_path).out.splitlines()[0]
+    assert [word for word in ("op", "machine", "expected", "from", "to") if word not in head.split()] == []
