@@ -58,12 +58,17 @@ def command(
     """
     from tempfile import TemporaryDirectory
 
+    from ncu_launch.targets.model_name_check import misspelt
+
     from ncu_tools.timeline.levers.model_modes import model_of
 
+    targets = [model_of(word) for word in models]
+    if wrong := next(filter(None, map(misspelt, targets)), None):
+        raise wrong
     rows: list[Row] = []
     notes: list[str] = []
     with TemporaryDirectory() as scratch, status_and_lines() as (status, _):
-        for model in map(model_of, models):
+        for model in targets:
             status(f"{model}: profile")
             mine, on_it = _checked(model, batch_size, device, max_time, (output or Path(scratch)) / model, status)
             rows += mine

@@ -12,6 +12,7 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_tools.cli.collecting.model_check import row_of
 from ncu_tools.timeline.levers.model_modes import CHANNELS_LAST, COMPILE, PredictedMode, model_of, predicted_modes
+from tests.support.ran import ran
 
 MS = 1_000_000
 
@@ -70,3 +71,9 @@ def test_a_run_of_a_model_stands_for_the_model(tmp_path: Path) -> None:
     (tmp_path / "workload.json").write_text("{}")
     with pytest.raises(NcuBenchError, match="no run of a model"):
         model_of(str(tmp_path))
+
+
+def test_a_name_that_is_no_model_is_refused_before_anything_runs() -> None:
+    result = ran("advise", "resnet_18", "--check")
+    assert result.exit_code == 2
+    assert "no torchvision model called resnet_18" in result.stderr
