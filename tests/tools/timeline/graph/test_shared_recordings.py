@@ -42,13 +42,25 @@ def test_kernels_at_half_their_time_save_what_their_waits_allow(word: str, low: 
 
 
 @pytest.mark.parametrize(
-    "word", ["mfu_2gpu_after", "h100_2gpu", "power_iteration", "timesformer", "b200", "torch_compile"]
+    "word",
+    [
+        "mfu_2gpu_after",
+        "h100_2gpu",
+        "power_iteration",
+        "timesformer",
+        "b200",
+        "torch_compile",
+        "Qwen1.5",
+        "bert",
+        "sglang",
+        "vllm",
+    ],
 )
 def test_a_free_run_ends_when_the_recording_does(word: str) -> None:
     off, within = free_run(named(word))
     assert abs(off) < 0.005
     assert within > 0.99
-    assert one_step(named(word)) > 0.89
+    assert one_step(named(word)) > 0.9
 
 
 def test_steps_before_and_after_a_change_are_told_from_each_others_kernels_and_host_times() -> None:
