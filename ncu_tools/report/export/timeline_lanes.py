@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
@@ -155,12 +156,19 @@ def _tracks(streams: Sequence[int], starts: Sequence[int], ends: Sequence[int]) 
 
     Slices are ordered by start. Slices of a stream overlap if the next begins before one has ended.
     """
-    busy_until: dict[int, list[int]] = {}
+    running: dict[int, list[tuple[int, int]]] = {}
+    free: dict[int, list[int]] = {}
+    used: dict[int, int] = {}
     found = []
     for stream, start, end in zip(streams, starts, ends, strict=True):
-        lanes = busy_until.setdefault(stream, [])
-        depth = next((at for at, until in enumerate(lanes) if until <= start), len(lanes))
-        lanes[depth : depth + 1] = [end]
+        busy, idle = running.setdefault(stream, []), free.setdefault(stream, [])
+        while busy and busy[0][0] <= start:
+            heappush(idle, heappop(busy)[1])
+        if not idle:
+            idle.append(used.setdefault(stream, 0))
+            used[stream] += 1
+        depth = heappop(idle)
+        heappush(busy, (end, depth))
         found.append((stream, depth))
     return found
 

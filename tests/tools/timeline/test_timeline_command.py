@@ -17,6 +17,7 @@ from ncu_launch.notes import Note, NoteKind
 
 import ncu_tools
 from ncu_tools.cli.tables.timeline_output import ROWS, head_of_timeline
+from ncu_tools.report.export import timeline_lanes
 from ncu_tools.report.export.timeline_lanes import to_lanes
 from ncu_tools.report.notebook.views import TimelineView
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
@@ -409,3 +410,10 @@ def test_a_recording_without_modules_is_exported_as_it_was(sqlite: str, tmp_path
         done = ran("report", sqlite, "-o", str(out), *more)
         assert done.exit_code == 0, done.stderr
     assert traces[0].read_text() == traces[1].read_text()
+
+
+def test_operations_that_all_overlap_have_lanes_in_time_in_proportion() -> None:
+    count = 20_000
+    tracks = timeline_lanes._tracks([7] * count, list(range(count)), [2 * count] * count)
+    assert tracks == [(7, depth) for depth in range(count)]
+    assert timeline_lanes._tracks([7] * 4, [0, 1, 5, 6], [5, 10, 6, 8]) == [(7, 0), (7, 1), (7, 0), (7, 0)]
