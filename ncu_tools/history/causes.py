@@ -53,6 +53,11 @@ class HistoryChange:
         return (self.after - self.before) / self.before if self.before else float("inf")
 
     @property
+    def growth_in_words(self) -> str:
+        """How much the value grew: "+20.0 %"."""
+        return signed(self.change) if self.before else "from nothing"
+
+    @property
     def in_words(self) -> str:
         """The numbers of the change: "time 100 µs -> 120 µs (+20.0 %)"."""
         return _phrase(self.quantity, self.before, self.after)
@@ -187,18 +192,18 @@ class _Judge:
         ]
 
     def _clock(self, found: FoundChange) -> list[str]:
-        """The SM clock before and after, if it is another one and the change is one of time."""
-        if found.quantity != TIME:
+        """The SM clock before and after, if it is another one and explains the change.
+
+        A lower clock makes what the SMs bound take longer, and what DRAM bounds take fewer cycles.
+        """
+        if found.quantity not in (TIME, CYCLES):
             return []
         shift = found.shift
         before, after = self._clock_at(shift.series, shift.begin - 1), self._clock_at(shift.series, shift.end)
         if before is None or after is None or max(before, after) / min(before, after) - 1 <= CLOCKS_ALIKE:
             return []
-        return (
-            [f"SM clock {FORMATS['hz'](before)} -> {FORMATS['hz'](after)}"]
-            if (after < before) == (shift.after > shift.before)
-            else []
-        )
+        explains = (after < before) == ((shift.after > shift.before) == (found.quantity == TIME))
+        return [f"SM clock {FORMATS['hz'](before)} -> {FORMATS['hz'](after)}"] if explains else []
 
     def _clock_at(self, series: int, run: int) -> float | None:
         """The SM clock of a series in the run, or the last before it: cycles over time, or the median of the run."""
@@ -224,11 +229,6 @@ class _Judge:
         if not known:
             return "no counters were collected, so that a change of the code would not show"
         return f"{', '.join(known[:MOST_SHOWN])} as before"
-
-
-def growth_in_words(change: HistoryChange) -> str:
-    """How much a value grew: "+20.0 %"."""
-    return signed(change.change) if change.before else "from nothing"
 
 
 def _phrase(quantity: str, before: float, after: float) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -246,17 +247,23 @@ def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, limit: fl
     return [
         shift
         for series, alarms in by_series.items()
-        for shift in _placed(series, logs[:, series], alarms, float(floor[series]))
+        for shift in _placed(series, logs[:, series], alarms, float(floor[series]), limit)
     ]
 
 
-def _placed(series: int, logs: Floats, alarms: Sequence[tuple[int, int]], floor: float) -> list[Shift]:
+def _placed(series: int, logs: Floats, alarms: Sequence[tuple[int, int]], floor: float, limit: float) -> list[Shift]:
     """The shifts of one series, by its alarms."""
-    begins = [begin for begin, _ in alarms]
-    bounds = [0, *begins, len(logs)]
-    for number in range(1, len(bounds) - 1):
-        bounds[number] = _split(logs, bounds[number - 1], bounds[number + 1], bounds[number])
-    levels = [_level(logs[bounds[at] : bounds[at + 1]]) for at in range(len(bounds) - 1)]
+    alarms = list(alarms)
+    while alarms:
+        bounds = [0, *(begin for begin, _ in alarms), len(logs)]
+        for number in range(1, len(bounds) - 1):
+            bounds[number] = _split(logs, bounds[number - 1], bounds[number + 1], bounds[number])
+        parts = [logs[low:high] for low, high in pairwise(bounds)]
+        apart = [_apart(*pair, floor) for pair in pairwise(parts)]
+        if min(apart) > limit:
+            break
+        del alarms[apart.index(min(apart))]  # two alarms for one change
+    levels = [_level(part) for part in parts] if alarms else []
     shifts: list[Shift] = []
     for number, (_, run) in enumerate(alarms, 1):
         low, begin, high = bounds[number - 1 : number + 2]
@@ -265,17 +272,36 @@ def _placed(series: int, logs: Floats, alarms: Sequence[tuple[int, int]], floor:
         start = max(low, begin - 2 * WINDOW)
         spread = spread_of(logs[low:begin], floor)
         last = shifts[-1] if shifts else None
-        if last and begin - last.end <= WINDOW and (after > before) == (last.after > last.before):
+        jumps = _jumps(logs, begin, max(spread, last.spread) if last else spread)
+        if last and not jumps and begin - last.end <= WINDOW and (after > before) == (last.after > last.before):
             shifts[-1] = Shift(
-                series, last.begin, last.found, last.before, float(np.exp(after)), last.spread, True, high - 1
+                series, last.begin, last.found, last.before, math.exp(after), last.spread, True, high - 1
             )
-        elif ramp is not None:
+        elif ramp is not None and not jumps:
             rise, top = start + ramp[0], start + ramp[1]
             ends = _level(logs[low : max(rise, low + 1)]), _level(logs[min(top, high - 2) : high])
             shifts.append(Shift(series, rise, run, math.exp(ends[0]), math.exp(ends[1]), spread, True, top))
         else:
             shifts.append(Shift(series, begin, run, math.exp(before), math.exp(after), spread, end=begin))
     return shifts
+
+
+def _apart(before: Floats, after: Floats, floor: float) -> float:
+    """By how many standard errors the levels of two parts differ, by the spread of the longer one."""
+    sizes = [int((~np.isnan(part)).sum()) for part in (before, after)]
+    if not min(sizes):
+        return 0.0
+    spread = min(
+        spread_of(part, floor) for part, size in zip((before, after), sizes, strict=True) if size == max(sizes)
+    )
+    error = max(spread, SMALLEST_SPREAD) * math.sqrt(sum(1 / min(size, WINDOW) for size in sizes))
+    return abs(_level(after) - _level(before)) / error
+
+
+def _jumps(logs: Floats, begin: int, spread: float) -> bool:
+    """True if runs on both sides of a change are so far apart that no drift takes them there."""
+    before, after = _level(logs[max(begin - NEAREST, 0) : begin]), _level(logs[begin : begin + NEAREST])
+    return abs(after - before) > A_JUMP * max(spread, SMALLEST_SPREAD)
 
 
 def _split(logs: Floats, low: int, high: int, likely: int) -> int:
@@ -307,6 +333,8 @@ def spread_of(logs: Floats, floor: float = 0.0) -> float:
     return max(1.4826 * float(np.median(np.abs(known - np.median(known)))), floor)
 
 
+NEAREST, A_JUMP = 3, 6.0
+"""How many runs on each side of a change tell a step from a drift, and by how many spreads they differ at a step."""
 SHORTEST_RAMP, BETTER = 5, 0.8
 """A drift takes at least so many runs, and leaves less than this share of the squares that a step leaves."""
 

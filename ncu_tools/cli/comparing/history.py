@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.comparing.old_gates import RemovesOldGates
-from ncu_tools.cli.comparing.shown_gates import require_gates, rows_of_gates, show_gates, write_junit
+from ncu_tools.cli.comparing.shown_gates import require_gates, rows_of_gates, show_gates, table_of_gates, write_junit
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
     FILE,
@@ -22,11 +23,14 @@ from ncu_tools.cli.options import (
     format_option,
     hidden_rows,
     options_in,
+    require_other_output,
     rows_shown,
     show,
     top_option,
 )
+from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.pictures import format_of
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
@@ -41,6 +45,8 @@ FOR_PEOPLE = columns("histories.run commit~2 histories.kernel histories.changed~
 """A row per run and kernel: what changed there together."""
 SERIES = columns("histories.run commit~1 histories.kernel histories.quantity histories.value")
 BY = ("kernel", "layer", "category", "step")
+PAGE = "html"
+MOST_PICTURES, MOST_ROWS_OF_PAGE = 12, 500
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,11 @@ class HistoryOptions:
 @click.option("--junit", type=FILE, metavar="FILE", help="Write the gates as JUnit XML too.")
 @click.option("--anyway", is_flag=True, help="Judge times at different clocks as they are.")
 @click.option("--series", is_flag=True, help="Show the series themselves: a row per run, kernel and quantity.")
+@click.option(
+    "-o", "--output", type=FILE, metavar="FILE",
+    help="Draw the kernel that changed most, or that --kernel finds, over the runs (.svg, .png, .pdf), or write a page "
+    "(.html).",
+)  # fmt: skip
 @top_option("changes")
 @dask_option
 @format_option
@@ -90,6 +101,7 @@ def command(
     gates: tuple[str, ...],
     junit: Path | None,
     anyway: bool,
+    output: Path | None,
     dask: str | None,
     output_format: str,
 ) -> None:
@@ -114,6 +126,7 @@ def command(
       ncu-bench history runs --fail-on "time>3% of window:20" --fail-on "drift:time>5%"
       ncu-bench history runs --kernel gemm --format json
       ncu-bench history runs --by step --quantity time
+      ncu-bench history runs --kernel gemm -o gemm.svg
       ncu-bench history reports --series --quantity time --format csv
       ncu-bench history runs --commit monday=1f3a5c7 --commit tuesday=9e2b4d6
     """
@@ -126,6 +139,9 @@ def command(
     _require_names(how)
     limits = [parse_gate(text) for text in gates]
     require_gates(junit, limits, runs)
+    file_format = format_of(output, PAGE)
+    if output is not None:
+        require_other_output(output, runs)
     with engine_of(dask) as engine:
         found = ordered_runs(runs, how.commits, engine)
     history = history_of(found.runs, how.by)
@@ -136,13 +152,67 @@ def command(
     ]
     newest = history.runs[-1]
     write_junit(junit, {newest: outcomes})
-    changes = [] if how.series else [one for one in changes_of(history) if _is_wanted(history, one, how)]
+    with_changes = not how.series or output is not None
+    changes = [one for one in changes_of(history) if _is_wanted(history, one, how)] if with_changes else []
     shown = _series(history, how, output_format) if how.series else _changes(history, changes, how, output_format)
     shown.extra["gates"] = rows_of_gates({newest: outcomes})
+    if output is not None:
+        pictured = _Pictured(history, changes, how, table_of_gates({newest: outcomes}))
+        shown.notes = [*shown.notes, *_written(pictured, output, file_format)]
     show(shown, output_format, head=_head(history, changes))
     show_gates({newest: outcomes}, output_format)
     if code := exit_code(outcomes):
         raise click.exceptions.Exit(code)
+
+
+@dataclass(frozen=True)
+class _Pictured:
+    """What a picture or a page shows."""
+
+    history: History
+    changes: list[HistoryChange]
+    how: HistoryOptions
+    gates: Table
+
+    def series(self) -> list[int]:
+        """The series that are asked for, those that changed most first, then those with most time."""
+        import numpy as np
+
+        from ncu_tools.history.quantities import TIME
+
+        most: dict[int, tuple[bool, float]] = {}
+        for one in self.changes:
+            size = one.quantity == TIME, abs(math.log(one.after / one.before)) if one.before > 0 < one.after else 0.0
+            most[one.series] = max(size, most.get(one.series, (False, 0.0)))
+        times = self.history.values(TIME)
+        with np.errstate(all="ignore"):
+            level = np.nanmax(np.nan_to_num(times), axis=0, initial=0.0)
+        wanted = [at for at in range(len(self.history.names)) if _is_named(self.history, at, self.how.kernel)]
+        return sorted(wanted, key=lambda at: (most.get(at, (False, 0.0)), level[at]), reverse=True)
+
+
+def _written(pictured: _Pictured, output: Path, file_format: str) -> list[str]:
+    """Write the picture or the page; returns the notes on it."""
+    from ncu_launch.files.atomic_files import write_bytes_atomically
+
+    from ncu_tools.report.plot.history_plot import draw_history
+
+    history, order = pictured.history, pictured.series()
+    if not order:
+        return ["there is nothing to draw: --kernel finds no series"]
+    if file_format != PAGE:
+        return [picture_written(draw_history(history, order[0], pictured.changes, file_format), output)]
+    from ncu_tools.report.html.history_page import history_page
+
+    changed = {one.series for one in pictured.changes}
+    drawn = [at for at in order if at in changed or pictured.how.kernel][:MOST_PICTURES] or order[:1]
+    pictures = [(history.names[at], draw_history(history, at, pictured.changes, "svg")) for at in drawn]
+    rows = _rows_for_people(history, pictured.changes)[:MOST_ROWS_OF_PAGE]
+    table = Table("history", FOR_PEOPLE, rows, _notes(history, pictured.changes))
+    head = _head(history, pictured.changes).line()
+    text = history_page("History", head, [pictured.gates, table], pictures)
+    write_bytes_atomically(output, text.encode("utf-8", "replace"))
+    return [Note(f"the page is in {output}", NoteKind.WRITTEN)]
 
 
 def _require_names(how: HistoryOptions) -> None:
@@ -210,7 +280,6 @@ def _rows_for_people(history: History, changes: list[HistoryChange]) -> list[dic
 
     Change and cause are those of the last quantity, which is the time if that changed.
     """
-    from ncu_tools.history.causes import growth_in_words
     from ncu_tools.history.quantities import quantities
 
     together: dict[tuple[int, int], list[HistoryChange]] = {}
@@ -224,7 +293,7 @@ def _rows_for_people(history: History, changes: list[HistoryChange]) -> list[dic
             (*(one.in_words for one in reversed(ones)), *(more for one in ones for more in one.evidence))
         )
         rows.append({
-            **_where(history, ones[0]), "changed": f"{title} {growth_in_words(ones[-1])}", "cause": ones[-1].cause,
+            **_where(history, ones[0]), "changed": f"{title} {ones[-1].growth_in_words}", "cause": ones[-1].cause,
             "evidence": "; ".join(phrases),
         })  # fmt: skip
     return rows

@@ -191,18 +191,26 @@ def _inside(commands: Commands) -> Sequence[Callable[..., Any]]:
 
 
 def _between(commands: Commands) -> Sequence[Callable[..., Any]]:
-    """Tools on two runs, and on SQL."""
+    """Tools on two runs, on many, and on SQL."""
 
     async def compare(base: str, new: str, top: int = 20, cursor: int = 0) -> dict[str, Any]:
         """What changed from the run `base` to the run `new`, kernel by kernel, with 95 % intervals of times."""
         runs = commands.path(base), commands.path(new)
         return await commands.answer(cursor, "compare", *runs, options=["--top", str(top)])
 
+    async def history(folder: str, by: str = "kernel", kernel: str | None = None, cursor: int = 0) -> dict[str, Any]:
+        """What changed over the runs in `folder`: when, by which commit, and whether code, method, machine or noise.
+
+        A row per change; `by` is kernel, layer, category or step, `kernel` a regular expression for names.
+        """
+        options = ["--by", by, *([] if kernel is None else [f"--kernel={kernel}"])]
+        return await commands.answer(cursor, "history", commands.path(folder), options=options)
+
     async def query(run: str, sql: str, cursor: int = 0) -> dict[str, Any]:
         """Answer one SELECT in SQL (DuckDB) over the tables launches, kernels, rules and metrics of a run."""
         return await commands.answer(cursor, "query", commands.path(run), sql)
 
-    return compare, query
+    return compare, history, query
 
 
 def _profile(commands: Commands) -> Callable[..., Any]:

@@ -79,11 +79,12 @@ def _policy(scripts: list[str], styles: str) -> str:
     """The Content-Security-Policy: no request, no other script, no style but ours, no form, no base address."""
     allowed = {"default-src": ["'none'"], "base-uri": ["'none'"], "form-action": ["'none'"]}
     allowed["img-src"] = ["data:"]  # the page's empty icon; without it a browser requests one from the server
-    allowed["script-src"] = [_hash(script) for script in scripts]
-    allowed["style-src"] = [_hash(styles)]
+    allowed["script-src"] = [style_hash(script) for script in scripts]
+    allowed["style-src"] = [style_hash(styles)]
     return "; ".join(f"{directive} {' '.join(sources)}" for directive, sources in allowed.items())
 
 
-def _hash(text: str) -> str:
+def style_hash(text: str) -> str:
+    """What a Content-Security-Policy knows a script or a style sheet of the page by."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"

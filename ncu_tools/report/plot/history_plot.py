@@ -1,0 +1,110 @@
+"""One kernel over the runs of a history as a picture: its time with the spread of each level, counts, and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.history.causes import HistoryChange
+from ncu_tools.history.change_points import spread_of
+from ncu_tools.history.quantities import CODE, CYCLES, MACHINE, METHOD, NOISE, TIME, quantities
+from ncu_tools.history.series import History
+from ncu_tools.kernels.names.readable_names import readable_name
+from ncu_tools.numbers.number_format import FORMATS
+from ncu_tools.report.pictures import drawing, picture_bytes
+from ncu_tools.report.plot.theme import LIGHT
+from ncu_tools.report.table import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH, PANEL = 8.0, 1.7
+"""Inches: width of the picture, height of a panel; the one of times is twice as high."""
+MOST_COUNTS, MOST_TICKS, SHORT_COMMIT, LONGEST_NAME = 3, 14, 9, 18
+SPREADS = 2.0
+"""Half of a band, in spreads: about 95 of 100 runs of a level are inside."""
+COLOURS = {CODE: LIGHT.series[1], METHOD: LIGHT.series[3], MACHINE: LIGHT.series[2], NOISE: LIGHT.series[7]}
+
+
+def draw_history(history: History, series: int, changes: Sequence[HistoryChange], file_format: str) -> bytes:
+    """The picture of a series as bytes of `file_format` (svg, png or pdf); `changes` of other series are left out."""
+    own = [one for one in changes if one.series == series]
+    shown = _quantities(history, series, own)
+    name = readable_name(history.names[series])
+    with drawing(**{"font.size": 8}):
+        from matplotlib.figure import Figure
+
+        heights = [2.0 if one in (TIME, CYCLES) else 1.0 for one in shown]
+        figure = Figure(figsize=(WIDTH, PANEL * sum(heights) + 0.7))
+        figure.set_layout_engine("constrained")
+        panels = list(figure.subplots(len(shown), 1, squeeze=False, sharex=True, height_ratios=heights).flat)
+        for panel, quantity in zip(panels, shown, strict=True):
+            _draw(panel, history, series, quantity, own)
+        _ticks(panels[-1], history)
+        figure.suptitle(printable(name), fontsize=10, x=0.01, ha="left", parse_math=False)
+        return picture_bytes(figure, file_format, title=printable(name), dpi=150)
+
+
+def _quantities(history: History, series: int, changes: Sequence[HistoryChange]) -> list[str]:
+    """The time, or what else scatters, and the counts of the series that changed."""
+    known = [name for name in (TIME, CYCLES) if not np.isnan(history.values(name)[:, series]).all()]
+    moved = dict.fromkeys(one.quantity for one in changes if quantities()[one.quantity].exact)
+    return [*known[:1], *list(moved)[:MOST_COUNTS]] or ["launches"]
+
+
+def _draw(panel: Axes, history: History, series: int, quantity: str, changes: Sequence[HistoryChange]) -> None:
+    known = quantities()[quantity]
+    values = history.values(quantity)[:, series]
+    runs = np.arange(len(values))
+    own = [one for one in changes if one.quantity == quantity]
+    if known.exact:
+        panel.step(runs, values, where="mid", color=LIGHT.series[0], linewidth=1.2)
+    else:
+        _bands(panel, values, own)
+        panel.plot(runs, values, "o", markersize=3, color=LIGHT.series[0])
+    for one in own:
+        colour = COLOURS[one.cause]
+        panel.axvline(one.run - 0.5, color=colour, linewidth=1.0, linestyle="--")
+        if one.drift:
+            panel.axvspan(one.run - 0.5, one.end + 0.5, color=colour, alpha=0.1, linewidth=0)
+        words = f" {one.cause}: {one.growth_in_words}"
+        panel.text(
+            one.run - 0.5, 0.98, words, color=colour, fontsize=7, va="top", transform=panel.get_xaxis_transform(),
+            parse_math=False,
+        )  # fmt: skip
+    panel.set_title(known.title, loc="left", fontsize=9, parse_math=False)
+    panel.grid(True, which="major", color=LIGHT.grid, linewidth=0.7)
+    panel.set_axisbelow(True)
+    panel.margins(y=0.25)
+    whole = known.kind == "count"
+    panel.yaxis.set_major_formatter(lambda value, _: FORMATS[known.kind](int(value) if whole else value))
+
+
+def _bands(panel: Axes, values: Floats, changes: Sequence[HistoryChange]) -> None:
+    """The level between two changes with the band that its runs scatter in; none along a drift."""
+    edges = [0, *(edge for one in changes for edge in ((one.run, one.end) if one.drift else (one.run,))), len(values)]
+    drifts = {one.run for one in changes if one.drift}
+    for low, high in pairwise(edges):
+        part = values[low:high]
+        part = part[~np.isnan(part) & (part > 0)]
+        if low in drifts or not len(part):
+            continue
+        level, spread = float(np.median(part)), spread_of(np.log(part))
+        across = [low - 0.5, high - 0.5]
+        panel.plot(across, [level, level], color=LIGHT.quiet, linewidth=1.0)
+        ends = [level * np.exp(sign * SPREADS * spread) for sign in (-1, 1)]
+        panel.fill_between(across, *ends, color=LIGHT.series[0], alpha=0.12, linewidth=0)
+
+
+def _ticks(panel: Axes, history: History) -> None:
+    """Commits, or the names of runs, below as many places as there is room for."""
+    every = max(1, -(-len(history.runs) // MOST_TICKS))
+    places = list(range(0, len(history.runs), every))
+    commits = [(history.facts[place].commit or "")[:SHORT_COMMIT] for place in places]
+    texts = [commit or history.runs[place][-LONGEST_NAME:] for commit, place in zip(commits, places, strict=True)]
+    panel.set_xticks(places, [printable(text) for text in texts], rotation=30, ha="right", parse_math=False)
+    panel.set_xlim(-0.7, len(history.runs) - 0.3)

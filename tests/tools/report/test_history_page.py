@@ -1,0 +1,72 @@
+"""A history as a picture and as a page: what is marked, and that no name in it acts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.browser import Opened
+from tests.support.histories import counted, run_folder, times
+from tests.support.ran import ran
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.slow
+
+NAME = "k<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty runs: another code from the twelfth on, and a drift behind it."""
+    folder = tmp_path_factory.mktemp("history")
+    for number, us in enumerate(times(30, 100, 0.3)):
+        slower = us * (1.1 if number >= 12 else 1) * 1.004 ** max(number - 17, 0)
+        launches = [*counted(NAME, slower, registers=40 if number >= 12 else 32), *counted("calm", 50, grid=(2, 1, 1))]
+        run_folder(folder / "runs" / f"n{number:02}", launches, f"2026-03-{number + 1:02}T10:00:00+00:00")
+    return folder / "runs"
+
+
+def test_a_picture_marks_changes_with_their_causes_and_shows_the_counts_that_moved(runs: Path, tmp_path: Path) -> None:
+    for ending, begins in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
+        done = ran("history", str(runs), "-o", str(tmp_path / f"picture.{ending}"))
+        assert done.exit_code == 0, done.stderr
+        assert (tmp_path / f"picture.{ending}").read_bytes().startswith(begins)
+    drawn = (tmp_path / "picture.svg").read_text("utf-8")
+    for words in ("time", "registers", "code: +25.0 %"):
+        assert words in drawn, words
+    assert drawn.count("code: +") >= 2
+    assert "<script>alert" not in drawn
+    calm = tmp_path / "calm.svg"
+    assert ran("history", str(runs), "--kernel", "calm", "-o", str(calm)).exit_code == 0
+    assert "code:" not in calm.read_text("utf-8")
+
+
+def test_a_file_of_another_kind_and_a_kernel_that_is_not_there_are_told(runs: Path, tmp_path: Path) -> None:
+    assert ran("history", str(runs), "-o", str(tmp_path / "x.doc")).exit_code == 2
+    nothing = ran("history", str(runs), "--kernel", "none", "-o", str(tmp_path / "x.svg"))
+    assert "nothing to draw" in nothing.stderr
+    assert not (tmp_path / "x.svg").exists()
+
+
+def test_a_page_shows_changes_and_pictures_without_a_script_or_a_request(
+    runs: Path, tmp_path: Path, browser: Browser
+) -> None:
+    file = tmp_path / "history.html"
+    done = ran("history", str(runs), "-o", str(file), "--fail-on", "any:registers>0%")
+    assert done.exit_code == 0, done.stderr
+    opened = Opened(browser, file.as_uri())
+    try:
+        text = opened.page.inner_text("main")
+        assert "registers 32 -> 40" in text
+        assert "k<script>alert(1)</script>" in text
+        assert "any:registers>0%" in text
+        widths = opened.page.evaluate("[...document.images].map(image => image.naturalWidth)")
+        assert widths
+        assert all(width > 300 for width in widths)
+        assert opened.wrong == []
+    finally:
+        opened.close()
