@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries
 from ncu_parsers.ncu_rep.metric_units import unit_of
 from ncu_parsers.schema.tables import Floats
+
+if TYPE_CHECKING:
+    from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARKLINE_WIDTH = 40
