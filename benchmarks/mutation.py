@@ -55,7 +55,7 @@ LIBRARIES = (
 DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "tests/tools/compare"
 MATCHING = "tests/tools/kernels/matching"
 KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
-TIMELINE = "tests/tools/timeline"
+TIMELINE, HISTORY = "tests/tools/timeline", "tests/tools/history"
 CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "flops": (
         ("parsers/ncu_parsers/derived/flops.py", "parsers/ncu_parsers/derived/measures.py",
@@ -102,6 +102,12 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("ncu_tools/compare/gate.py", "ncu_tools/numbers/change.py"),
         (f"{COMPARE}/test_gates.py", f"{COMPARE}/test_compare.py", f"{COMPARE}/test_per_launch.py",
          f"{COMPARE}/test_layer_work.py"),
+    ),
+    "history": (
+        ("ncu_tools/history/change_points.py", "ncu_tools/history/changes.py", "ncu_tools/history/causes.py",
+         "ncu_tools/history/held.py", "ncu_tools/history/series.py"),
+        (f"{HISTORY}/test_change_points.py", f"{HISTORY}/test_causes.py", f"{HISTORY}/test_held.py",
+         f"{HISTORY}/test_series.py"),
     ),
     "join": (
         ("ncu_tools/kernels/matching/join.py",),
