@@ -107,7 +107,7 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("ncu_tools/history/change_points.py", "ncu_tools/history/changes.py", "ncu_tools/history/causes.py",
          "ncu_tools/history/held.py", "ncu_tools/history/series.py"),
         (f"{HISTORY}/test_change_points.py", f"{HISTORY}/test_causes.py", f"{HISTORY}/test_held.py",
-         f"{HISTORY}/test_series.py"),
+         f"{HISTORY}/test_series.py", f"{HISTORY}/test_history_numbers.py"),
     ),
     "join": (
         ("ncu_tools/kernels/matching/join.py",),

@@ -1,0 +1,190 @@
+"""The numbers behind a history, each against its formula worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.compare.gate import evaluate, parse_gate
+from ncu_tools.history import change_points, changes
+from ncu_tools.history.causes import changes_of
+from ncu_tools.history.change_points import LENGTHS, differ_in_rank, normal_deviates
+from ncu_tools.history.held import held
+from ncu_tools.history.quantities import quantities
+from ncu_tools.history.run_summary import VARIANCE
+from ncu_tools.history.series import EVERY, history_of
+from tests.support.histories import changes as changes_in
+from tests.support.histories import counted, history, summary, times
+from tests.support.launches import launch, metric
+
+LOGS = 0.001 * np.random.default_rng(3).standard_normal(30)
+
+
+def deviate(before: Floats, after: Floats, of_others: float, freedom: float) -> float:
+    """The deviate of a pooled t test whose variance has `freedom` runs' weight of other series."""
+    around = ((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum()
+    whole = len(before) + len(after)
+    spread = math.sqrt((freedom * of_others**2 + around) / (freedom + whole - 2))
+    t = (after.mean() - before.mean()) / (spread * math.sqrt(1 / len(before) + 1 / len(after)))
+    return float(normal_deviates(np.array([t]), np.array([freedom + whole - 2]))[0])
+
+
+@pytest.mark.parametrize(("runs", "freedom"), [(5, 4.0), (7, 4.0), (8, 0.0), (30, 0.0)])
+def test_deviates_are_those_of_a_pooled_t_test_of_every_length(runs: int, freedom: float) -> None:
+    levels = change_points._Levels(LOGS[:1], np.array([0.003]), np.array([1e-6]))
+    for run in range(runs):
+        levels.add(run, LOGS[run : run + 1])
+    found = levels.deviates(runs - 1)[:, 0]
+    for place, length in enumerate(LENGTHS.tolist()):
+        before, after = LOGS[: max(runs - length, 0)], LOGS[max(runs - length, 0) : runs]
+        expected = deviate(before, after, 0.003, freedom) if len(before) >= 1 else 0.0
+        assert found[place] == pytest.approx(expected, abs=1e-6), length
+
+
+def test_lengths_are_of_few_and_of_many_runs() -> None:
+    assert LENGTHS.tolist() == [2, 3, 4, 5, 6, 8, 11, 15, 20]
+
+
+def test_ranks_differ_by_the_deviate_of_mann_and_whitney() -> None:
+    before, after = np.arange(10.0), np.array([8.5, 9.5, 20.0])
+    lead = (9 + 10 + 10) - 15
+    expected = lead / math.sqrt(30 * 14 / 12)
+    assert differ_in_rank(before, after, expected - 1e-9)
+    assert not differ_in_rank(before, after, expected + 1e-9)
+    assert differ_in_rank(-before, -after, expected - 1e-9)
+    assert not differ_in_rank(before, after[:0], 0.0)
+    assert differ_in_rank(np.array([1.0, np.nan, 2.0]), np.array([3.0, 4.0]), 99.0)
+    assert not differ_in_rank(np.array([1.0, 3.5]), np.array([3.0, 4.0]), 99.0)
+    assert not differ_in_rank(np.arange(8.0), np.array([8.0, 9.0]), 99.0)
+
+
+class TestWhatRunsDifferBy:
+    def test_is_the_median_difference_of_logarithms_over_root_two(self) -> None:
+        values = np.exp(np.array([[0.0, 0], [0.01, 0.02], [0.0, 0.02], [0.03, 0.04], [0.03, 0.0], [0.02, 0.01]]))
+        steps = np.abs(np.diff(np.log(values), axis=0))
+        assert changes._spread_of_others(values) == pytest.approx(1.4826 * np.median(steps) / math.sqrt(2))
+        assert changes._spread_of_others(values[:5]) == changes.SPREAD_OF_RUNS
+
+    def test_is_at_least_what_ticks_of_the_clock_and_the_scatter_of_launches_say(self) -> None:
+        found = history(counted("k", 10, 10, 10, 10), counted("k", 10, 10, 10, 10))
+        time = quantities()["time"]
+        assert changes._floors(found, time, found.values("time")) == pytest.approx([80 / 2 / 10e3])
+        long = history(counted("k", 1000))
+        assert changes._floors(long, time, long.values("time")) == pytest.approx([0.001])
+        scattered = history(counted("k", 9, 11), counted("k", 9, 11))
+        assert scattered.values(VARIANCE)[0, 0] == pytest.approx(1e6)
+        assert changes._within_runs(scattered, time, scattered.values("time")) == pytest.approx([0.1])
+        assert changes._within_runs(scattered, quantities()["cycles"], scattered.values("cycles")) == pytest.approx([0])
+
+
+def test_a_marked_change_takes_three_standard_errors_of_both_sides() -> None:
+    level = np.array([100, 101, 99, 100, 102, 98, 100, 101.0])
+    spread = 1.4826 * float(np.median(np.abs(np.log(level) - np.median(np.log(level)))))
+    for size, is_one in ((2.9, False), (3.1, True)):
+        after = 100 * np.exp(size * spread * math.sqrt(1 / 8 + 1 / 2)) * np.ones(2)
+        shift = changes._tested(np.concatenate([level, after]), 0, (0, 8, 10), 9.0)
+        assert (shift is not None) == is_one
+        few = changes._tested(np.concatenate([level[:1], after]), 0, (0, 1, 3), spread)
+        assert (few is not None) == (size * math.sqrt(1 / 8 + 1 / 2) > 3 * math.sqrt(1 + 1 / 2))
+    assert changes._tested(np.array([np.nan, 3.0]), 0, (0, 1, 2), 0.1) is None
+
+
+class TestAllKernels:
+    @staticmethod
+    def run(size: float, seed: int, count: int = 12) -> list:  # type: ignore[type-arg]
+        random = np.random.default_rng(seed)
+        scatter = np.exp(0.002 * random.standard_normal(count))
+        return [one for at in range(count) for one in counted(f"k{at}", (50 + at) * size * scatter[at])]
+
+    def test_move_from_one_per_cent_on(self) -> None:
+        for size, found in ((1.005, 0), (1.02, 1)):
+            rows = [one for one in changes_in(self.run(1, 1), self.run(1, 2), self.run(size, 3)) if one.series == EVERY]
+            assert len(rows) == found
+        (row,) = rows
+        assert (row.run, row.change) == (2, pytest.approx(0.02, abs=0.004))
+        assert row.before == pytest.approx(55.5e3, rel=0.01)
+
+    def test_are_none_of_fewer_than_ten(self) -> None:
+        assert [one for one in changes_in(self.run(1, 1, 9), self.run(1.2, 2, 9)) if one.series == EVERY] == []
+
+    def test_move_in_a_long_history_as_a_series_of_their_own(self) -> None:
+        runs = [self.run(1 if at < 15 else 1.05, at) for at in range(25)]
+        (row,) = [one for one in changes_in(*runs) if one.series == EVERY]
+        assert (row.run, row.change) == (15, pytest.approx(0.05, abs=0.004))
+
+    def test_are_code_if_counts_of_most_moved_with_them(self) -> None:
+        def run(size: float, moved: int) -> list:  # type: ignore[type-arg]
+            return [
+                one for at in range(12)
+                for one in counted(f"k{at}", (50 + at) * size, registers=40 if at < moved else 32)
+            ]  # fmt: skip
+
+        for moved, cause in ((7, "code"), (5, "noise")):
+            (row,) = [one for one in changes_in(run(1, 0), run(1.1, moved)) if one.series == EVERY]
+            assert row.cause == cause
+            if cause == "noise":
+                assert row.evidence[0] == "no count moved in most of them"
+
+
+class TestNoisyCounts:
+    @staticmethod
+    def with_dram(us: float, dram: float) -> list:  # type: ignore[type-arg]
+        (one,) = counted("gemm", us)
+        return [
+            launch("gemm", {**one.metrics, "dram__bytes.sum": metric(dram, "byte")}, grid=(8, 1, 1), block=(128, 1, 1))
+        ]
+
+    def test_make_a_change_code_when_they_move_with_it(self) -> None:
+        scatter = times(24, 1000, 4, seed=4)
+        before = [self.with_dram(us, dram) for us, dram in zip(times(12), scatter[:12], strict=True)]
+        after = [self.with_dram(us, 1.3 * dram) for us, dram in zip(times(12, 115), scatter[12:], strict=True)]
+        found = {one.quantity: one for one in changes_of(history(*before, *after))}
+        assert found["time"].cause == "code"
+        assert found["time"].evidence[0].startswith("DRAM bytes 1")
+        assert found["dram_bytes"].change == pytest.approx(0.3, abs=0.02)
+
+
+class TestTheClock:
+    def test_is_that_of_the_run_where_cycles_are_not_known(self) -> None:
+        def bare(us: float) -> list:  # type: ignore[type-arg]
+            return [launch("gemm", ns=us * 1e3, grid=(8, 1, 1), block=(128, 1, 1))]
+
+        runs = [summary(f"a{at}", bare(us), clock=1.5e9) for at, us in enumerate(times(12))]
+        runs += [summary(f"b{at}", bare(us), clock=1.3e9) for at, us in enumerate(times(12, 115))]
+        (one,) = [one for one in changes_of(history_of(runs)) if one.quantity == "time"]
+        assert (one.cause, one.evidence[0]) == ("machine", "SM clock 1.5 GHz -> 1.3 GHz")
+
+
+class TestTheWhole:
+    def test_is_the_time_of_all_launches_and_of_layers_their_sum(self) -> None:
+        runs = [[*counted("a", 10, 10), *counted("b", 5, grid=(3, 1, 1))]] * 4
+        newest = [*counted("a", 12, 12), *counted("b", 5, grid=(3, 1, 1))]
+        found = held(history(*runs, newest), "time", 20).whole
+        assert found is not None
+        assert (found.changes["time"].base, found.changes["time"].new) == (25e3, 29e3)
+        layers = held(history(*runs, newest, by="layer"), "time", 20).whole
+        assert layers is not None
+        assert (layers.changes["time"].base, layers.changes["time"].new) == (25e3, 29e3)
+        launches = held(history(*runs, newest), "launches", 20).whole
+        assert launches is not None
+        assert (launches.changes["launches"].base, launches.changes["launches"].new) == (3, 3)
+
+    def test_of_a_renamed_kernel_with_another_grid_is_the_same_work(self) -> None:
+        runs = [counted("norm_v1", 10), counted("norm_v1", 10), counted("norm_v2", 10, grid=(2, 1, 1))]
+        gate = parse_gate("time>3%")
+        assert evaluate(gate, held(history(*runs), "time", 20)).outcome == "passed"
+        other = [counted("norm", 10), counted("norm", 10), counted("norm", 10, grid=(2, 1, 1))]
+        judged = evaluate(gate, held(history(*other), "time", 20))
+        assert (judged.outcome, "another grid, block or range of norm" in judged.reason) == ("refused", True)
+
+    def test_of_several_series_is_one_more_test_the_more_there_are(self) -> None:
+        names = [f"k{at}" for at in range(50)]
+        runs = [[one for name in names for one in counted(name, us)] for us in (100, 101, 99, 100)]
+        newest = [one for name in names for one in counted(name, 106)]
+        change = held(history(*runs, newest), "time", 20).every[0].changes["time"]
+        assert change.low is not None
+        assert change.low_of_many is not None
+        assert change.low_of_many < change.low < 1.06 < (change.high or 0)
