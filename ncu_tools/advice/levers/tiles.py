@@ -6,7 +6,7 @@ import math
 
 from ncu_tools.advice.levers.lever import MEMORY_WAITS, SHARED_WAITS, Pulled, keeps, lever, nothing, share, waits_keep
 from ncu_tools.advice.situation.constants import constants
-from ncu_tools.advice.situation.kernel_situation import Situation
+from ncu_tools.advice.situation.kernel_situation import PASSES_OF_L1, Situation
 from ncu_tools.advice.situation.model import Effect, Left
 
 
@@ -89,7 +89,9 @@ def pad_shared_memory(one: Situation) -> Pulled | None:
         return Pulled(Effect(time=keeps(busy, told["few_blocks"])), [evidence])
     of_l1 = one.get("shared_busy") / one.busy("l1") if one.busy("l1") > 0 else math.nan
     of_l1 = told["unknown_of_l1"] if math.isnan(of_l1) else min(1.0, of_l1)
+    of_l1s = [1.0, 1.0, of_l1] if metrics == PASSES_OF_L1 else [of_l1] * 3
     stalled = one.waits(*SHARED_WAITS) if one.has_stalls else min(0.3, one.get("shared_busy", 0.3))
     removed = [added * part for part in told["removed"]]
     waits = waits_keep(stalled, [1 - part for part in removed])
-    return Pulled(Effect({"l1": Left(*(1 - part * of_l1 for part in removed))}, waits), [evidence])
+    kept = [1 - part * beside for part, beside in zip(removed, of_l1s, strict=True)]
+    return Pulled(Effect({"l1": Left(*kept)}, waits), [evidence])

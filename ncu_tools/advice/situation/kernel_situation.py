@@ -17,6 +17,8 @@ from ncu_tools.kernels.names.categories import category_of
 NAN = math.nan
 SECTOR = 32.0
 WARP = 32.0
+PASSES_OF_L1 = ("wavefronts_busy", "requests_busy")
+"""The quantities whose ratio is the passes over L1 and shared memory for a request."""
 GEMM_LIKE = re.compile(
     r"gemm|matmul|mat_?mul|\bmm_|_mm\b|mmul|matrix_?mult|mult_?matri|dot_?product_matrix", re.IGNORECASE
 )
@@ -186,12 +188,10 @@ class Situation:
         passes, requests = self.kernel.busy.get("l1", NAN), self.get("requests_busy")
         wavefronts, shared = self.get("wavefronts_busy"), self.get("shared_busy")
         ratio = self.passes_per_request
-        if self.uses_shared_memory and math.isnan(shared):  # its accesses are passes too: only very many tell
-            if ratio > constants()["coalesce"]["many_passes"]:
-                return ratio, ("wavefronts_busy", "requests_busy")
-        elif ratio > 0 and not shared > 0.3 * wavefronts:
+        is_apart = not (self.uses_shared_memory and math.isnan(shared))  # else they may be passes over shared memory
+        if is_apart and ratio > 0 and not shared > 0.3 * wavefronts:
             is_spread = ratio > constants()["coalesce"]["passes_per_request"]
-            return (ratio if is_spread else 1.0), ("wavefronts_busy", "requests_busy")
+            return (ratio if is_spread else 1.0), PASSES_OF_L1
         sm = self.kernel.busy.get("sm", NAN)
         if math.isnan(requests) and passes > 0.3 and 0 < sm < 0.5 and "issue" not in self.kernel.busy:
             ratio = passes / (4 * 0.35 * sm)
@@ -250,7 +250,7 @@ class Situation:
             return conflicts / (conflicts + accesses), ("conflicts", "shared_loads", "shared_stores")
         by_rule, passes = self.get("conflicts by rule"), self.passes_per_request
         if math.isnan(by_rule) and self.uses_shared_memory and passes > constants()["coalesce"]["many_passes"]:
-            return 1 - 2 / passes, ("wavefronts_busy", "requests_busy")
+            return 1 - 2 / passes, PASSES_OF_L1
         return by_rule, ("conflicts by rule",)
 
     @cached_property

@@ -147,6 +147,18 @@ def test_a_product_with_a_tile_in_shared_memory_is_not_told_to_make_one() -> Non
     assert tiled.pulled.nothing == "it tiles in shared memory already"
 
 
+def test_many_passes_for_a_request_are_bank_conflicts_where_shared_memory_is_used_and_sectors_where_it_is_not() -> None:
+    def first(shared: float) -> LeverAdvice:
+        passes = {"wavefronts_busy": 0.99, "requests_busy": 0.07, "shared_static": shared, "shared_dynamic": 0.0}
+        return advice_on(measured(busy={"l1": 0.99, "l2": 0.06}, **passes)).levers[0]
+
+    conflicts, spread = first(shared=24576.0), first(shared=0.0)
+    assert conflicts.lever == "pad-shared-memory"
+    assert conflicts.saves.low < 0.2  # that all passes are shared memory's was not counted
+    assert conflicts.saves.middle > 0.8
+    assert spread.lever == "coalesce"
+
+
 def test_a_sum_over_a_block_that_keeps_l1_busy_saves_by_shuffles_and_one_at_dram_does_not() -> None:
     def saved(name: str, **busy: float) -> float:
         kernel = measured(name, busy={"dram": 0.1, "sm": 0.5, **busy}, shared_static=4096.0, shared_dynamic=0.0)
