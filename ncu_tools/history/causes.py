@@ -8,6 +8,7 @@ noise     none of these. Without counters nothing can be said of the code, and t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,9 +123,9 @@ class _Judge:
             return CODE, (*signs.code, *signs.method)
         if signs.machine:
             return MACHINE, (*signs.machine, self._nothing(found.shift))
-        size = abs(np.log(max(found.shift.after, 1e-300) / max(found.shift.before, 1e-300)))
-        spreads = (f"{size / found.shift.spread:.1f} times the spread of runs",) if found.shift.spread > 0 else ()
-        return NOISE, (self._nothing(found.shift), *spreads)
+        shift = found.shift  # no exact count: these say what caused them
+        spreads = abs(math.log(shift.after / shift.before)) / shift.spread
+        return NOISE, (self._nothing(shift), f"{spreads:.1f} times the spread of runs")
 
     def _signs(self, found: FoundChange) -> _Signs:
         shift = found.shift

@@ -150,7 +150,6 @@ class _Levels:
         """Add a run's logarithms, NaN where a series has none."""
         number, total, _ = self.sums
         known, there = ~np.isnan(values), number > 0
-        self.origin = np.where(known & ~there & (self.origin == 0), np.nan_to_num(values), self.origin)
         level, reach = total / np.maximum(number, 1), np.where(number < FEW, WILD_OF_FEW, WILD) * self.spread()
         value = np.nan_to_num(values) - self.origin
         value = np.where(there, np.clip(value, level - reach, level + reach), value)
@@ -365,6 +364,4 @@ def _residuals(shapes: Floats, values: Floats) -> Floats:
     """What least squares of `values` on a constant and each row of `shapes` leave."""
     shapes, values = shapes - shapes.mean(axis=1, keepdims=True), values - values.mean()
     squares = (shapes**2).sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        explained = np.where(squares > 0, (shapes @ values) ** 2 / squares, 0.0)
-    return np.asarray((values**2).sum() - explained)
+    return np.asarray((values**2).sum() - (shapes @ values) ** 2 / squares)

@@ -223,7 +223,15 @@ def _common_shifts(times: Floats) -> list[Shift]:
         steps = np.diff(index, prepend=0.0)
         clear = np.flatnonzero((np.abs(steps) > np.maximum(MARKED_LIMIT * error, COMMON_LEAST)) & (error > 0))
         shifts = [
-            Shift(EVERY, run, run, float(np.exp(index[run - 1])), float(np.exp(index[run])), float(error[run]), end=run)
+            Shift(
+                EVERY,
+                run,
+                run,
+                float(np.exp(index[run - 1])),
+                float(np.exp(index[run])),
+                max(error[run], floor[0]),
+                end=run,
+            )
             for run in clear.tolist()
         ]
     return [_in_ns(replace(one, series=EVERY), times) for one in shifts]

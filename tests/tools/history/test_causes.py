@@ -46,7 +46,7 @@ class TestTheCauseOfATime:
 
     def test_is_the_method_if_other_launches_were_measured(self) -> None:
         more = only(changes(*before_and_after(plain, lambda us: counted("gemm", us, us))))
-        assert (more.cause, more.evidence[0]) == ("method", "launches 1 -> 2 (+100.0 %)")
+        assert (more.cause, more.evidence) == ("method", ("launches 1 -> 2 (+100.0 %)",))
         grid = only(changes(*before_and_after(plain, lambda us: counted("gemm", us, grid=(16, 1, 1)))))
         assert (grid.cause, grid.evidence) == ("method", ("other grids, blocks or ranges, or another mix of them",))
 

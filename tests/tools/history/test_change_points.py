@@ -139,6 +139,7 @@ class TestARamp:
 
     def test_needs_enough_runs(self) -> None:
         assert ramp_in(np.linspace(0, 1, 6)) is None
+        assert ramp_in(np.linspace(0, 1, 7)) == (1, 6)
 
 
 def test_the_spread_is_that_of_the_last_runs_by_the_median_deviation() -> None:

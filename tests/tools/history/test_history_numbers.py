@@ -131,8 +131,8 @@ class TestAllKernels:
 
 class TestNoisyCounts:
     @staticmethod
-    def with_dram(us: float, dram: float) -> list:  # type: ignore[type-arg]
-        (one,) = counted("gemm", us)
+    def with_dram(us: float, dram: float, registers: int = 32) -> list:  # type: ignore[type-arg]
+        (one,) = counted("gemm", us, registers=registers)
         return [
             launch("gemm", {**one.metrics, "dram__bytes.sum": metric(dram, "byte")}, grid=(8, 1, 1), block=(128, 1, 1))
         ]
@@ -145,6 +145,15 @@ class TestNoisyCounts:
         assert found["time"].cause == "code"
         assert found["time"].evidence[0].startswith("DRAM bytes 1")
         assert found["dram_bytes"].change == pytest.approx(0.3, abs=0.02)
+
+    def test_stand_beside_exact_ones_that_moved_in_the_same_run(self) -> None:
+        scatter = times(24, 1000, 4, seed=4)
+        before = [self.with_dram(us, dram) for us, dram in zip(times(12), scatter[:12], strict=True)]
+        after = [self.with_dram(us, 1.3 * dram, 40) for us, dram in zip(times(12, 115), scatter[12:], strict=True)]
+        (time,) = [one for one in changes_of(history(*before, *after)) if one.quantity == "time"]
+        assert [phrase.split()[0] for phrase in time.evidence] == ["registers", "DRAM"]
+        early = changes_of(history(*before[:4], *after[:4]))
+        assert {one.run for one in early} == {4}
 
 
 class TestTheClock:
@@ -188,3 +197,27 @@ class TestTheWhole:
         assert change.low is not None
         assert change.low_of_many is not None
         assert change.low_of_many < change.low < 1.06 < (change.high or 0)
+
+
+class TestTheIntervalOfAGate:
+    @pytest.mark.parametrize(("before", "known"), [(2, False), (3, True)])
+    def test_needs_three_runs_before(self, before: int, known: bool) -> None:
+        runs = [counted("a", us) for us in times(before + 1)]
+        change = held(history(*runs), "time", 20).every[0].changes["time"]
+        assert (change.low is not None) == known
+
+    def test_is_none_of_a_count(self) -> None:
+        runs = [counted("a", us) for us in times(5)]
+        assert held(history(*runs), "instructions", 20).every[0].changes["instructions"].low is None
+
+    def test_is_students_around_the_new_run_with_the_spread_of_the_window(self) -> None:
+        level = times(9)
+        change = held(history(*(counted("a", us) for us in level)), "time", 20).every[0].changes["time"]
+        window = np.log(np.array(level[:8]))
+        spread = 1.4826 * float(np.median(np.abs(window - np.median(window))))
+        reach = math.exp(2.3646 * spread * math.sqrt(1 + 1 / 8))  # Student's t of 7 degrees of freedom, 95 %
+        ratio = level[8] / float(np.median(level[:8]))
+        assert (change.low, change.high) == (
+            pytest.approx(ratio / reach, abs=1e-5),
+            pytest.approx(ratio * reach, abs=1e-5),
+        )
