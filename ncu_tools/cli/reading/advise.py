@@ -141,7 +141,7 @@ def command(
         show(Table("advise", COLUMNS, rows[:shown], notes, extra), output_format, head=head)
         return
     worth = [row for row in rows if row["lever"] is not None and row["is_worth_it"]]
-    notes = [*hidden_rows(len(worth), shown, "lever", "levers"), *notes]
+    notes = [*hidden_rows(len(worth), shown, "more lever", "more levers"), *notes]
     if output_format == "markdown":
         show(Table("advise", SHOWN, worth[:shown], notes), output_format, head=head)
         return

@@ -93,7 +93,7 @@ def show_step_advice(
         else:
             show(path, output_format, head=head)
         return
-    hidden = hidden_rows(len(rows), shown, "lever", "levers")
+    hidden = hidden_rows(len(rows), shown, "more lever", "more levers")
     if output_format in MACHINE_FORMATS:
         extra = tables.extra_of_advice(found)
         show(Table("levers", tables.LEVERS, rows[:shown], notes, extra), output_format, head=head)

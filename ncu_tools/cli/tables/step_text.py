@@ -16,6 +16,9 @@ Row = dict[str, Any]
 def step_lines(found: StepAdvice, rows: Sequence[Row], width: int) -> Iterator[str]:
     """The lines of a terminal; `rows` are the levers and what-ifs to show."""
     yield from path_lines(found, width)
+    several = _added_up(found)
+    if several and any(row["evidence"] for row in rows):
+        yield from paragraph(f"counts and times below a lever are sums over {several}", width)
     for number, row in enumerate(rows, start=1):
         yield ""
         yield from _lever_lines(row, number, width)
@@ -39,17 +42,41 @@ def path_lines(found: StepAdvice, width: int) -> Iterator[str]:
     yield from paragraph(f"if the host took no time: {gpu}; if the GPU took none: {host}", width)
 
 
+def _added_up(found: StepAdvice) -> str:
+    """The steps, threads and GPUs whose sums the evidence of levers holds; "" for one of each."""
+    chains = found.situation.graph.chains
+    threads = {(one.process, one.thread) for one in chains if one.is_host}
+    gpus = {one.device for one in chains if one.device is not None}
+    counts = {"steps": found.steps, "threads": len(threads), "GPUs": len(gpus)}
+    return " and ".join(f"{count} {name}" for name, count in counts.items() if count > 1)
+
+
+def saving(row: Row) -> str:
+    """Between what a lever saves or loses, and the likely saving where that is apart."""
+    low, high, likely = (row[name] for name in ("saves_low_ns", "saves_high_ns", "saves_ns"))
+    share = percent(abs(row["saves_high"] or 0.0))
+    if low == high:
+        return f"{_saves_or_loses(high)} ({share})"
+    if high <= 0:
+        between = f"loses {duration(-high)} ({share}) to {duration(-low)}"
+    elif low > 0:
+        between = f"saves {duration(low)} to {duration(high)} ({share} at most)"
+    else:
+        or_loses = f", or loses up to {duration(-low)}" if low else ""
+        between = f"saves up to {duration(high)} ({share} at most){or_loses}"
+    if likely is None:
+        return between
+    expected = _saves_or_loses(likely) if low < 0 else duration(likely)
+    return f"{between}, likely {expected if likely else 'nothing'}"
+
+
+def _saves_or_loses(time_ns: float) -> str:
+    return f"loses {duration(-time_ns)}" if time_ns < 0 else f"saves {duration(time_ns)}"
+
+
 def _lever_lines(row: Row, number: int, width: int) -> Iterator[str]:
-    low, high = (duration(row[name]) for name in ("saves_low_ns", "saves_high_ns"))
-    between = high if low == high else f"up to {high}" if not row["saves_low_ns"] else f"{low} to {high}"
-    if row["saves_low_ns"] < 0 < row["saves_high_ns"]:
-        between = f"up to {high}, or loses up to {low.removeprefix('-')}"
-    likely = f", likely {duration(row['saves_ns']) if row['saves_ns'] else 'nothing'}"
-    likely = likely if row["saves_ns"] is not None and low != high else ""
     doubt = f"; {row['confidence']}" if row.get("confidence") else ""
-    yield from hanging(
-        f"{number}.", f"{row['title']}: saves {between} ({percent(row['saves_high'])} at most){likely}{doubt}", width
-    )
+    yield from hanging(f"{number}.", f"{row['title']}: {saving(row)}{doubt}", width)
     for sentence in row["evidence"]:
         yield from hanging("  -", sentence, width)
     if row.get("remedy"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ncu_tools.cli.tables.step_text import saving
 from tests.support.ran import ran
 
 STEP_US = 20_000
@@ -47,10 +48,27 @@ def test_text_says_what_binds_and_each_lever_with_its_saving_its_evidence_and_wh
     assert max(map(len, result.stdout.splitlines())) <= 80
     text = " ".join(result.stdout.split())
     assert "critical path of the step, 20 ms, the mean of 2: host code" in text
-    assert "1. load data ahead: saves 9" in text
+    assert "counts and times below a lever are sums over 2 steps 1. load data ahead: saves 9" in text
     assert "launch by CUDA graphs: saves" in text
     assert "not confirmed on a GPU" in text
     assert "DataLoader(num_workers=" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "likely", "says"),
+    [
+        (1e6, 2e6, 1.5e6, "saves 1 ms to 2 ms (20 % at most), likely 1.5 ms"),
+        (0.0, 2e6, 0.0, "saves up to 2 ms (20 % at most), likely nothing"),
+        (-1e6, 2e6, -5e5, "saves up to 2 ms (20 % at most), or loses up to 1 ms, likely loses 500 µs"),
+        (-3e6, -2e6, None, "loses 2 ms (20 %) to 3 ms"),
+        (2e6, 2e6, 2e6, "saves 2 ms (20 %)"),
+    ],
+)
+def test_a_loss_is_said_as_a_loss_and_at_most_only_of_an_interval(
+    low: float, high: float, likely: float | None, says: str
+) -> None:
+    row = {"saves_low_ns": low, "saves_high_ns": high, "saves_ns": likely, "saves_high": high / 1e7}
+    assert saving(row).replace(".0 %", " %") == says
 
 
 def test_json_has_intervals_as_shares_and_times_of_one_step(trace: str) -> None:
