@@ -221,3 +221,45 @@ class TestTheIntervalOfAGate:
             pytest.approx(ratio / reach, abs=1e-5),
             pytest.approx(ratio * reach, abs=1e-5),
         )
+
+
+def test_the_common_index_has_the_error_of_a_median_over_series() -> None:
+    steps = np.array([-0.03, -0.02, -0.01, 0.0, 0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.09])
+    values = np.exp(np.stack([np.zeros(11), steps, steps]))
+    index, error = changes._common_index(values)
+    middle = float(np.median(steps))
+    spread = 1.4826 * float(np.median(np.abs(steps - middle)))
+    assert index == pytest.approx([0, middle, middle])
+    assert error[:2] == pytest.approx([0, 1.2533 * spread / math.sqrt(11)])
+    assert 0 < error[2] < 1e-300
+
+
+def test_a_single_alarm_of_a_ramp_is_a_drift_from_its_first_run_to_its_last() -> None:
+    logs = np.concatenate([np.zeros(20), np.linspace(0.004, 0.04, 10), np.full(10, 0.04)])
+    wobble = 0.001 * np.array([1, -1] * 20)
+    (one,) = change_points._placed(0, logs + wobble, [(24, 27)], 1e-4, 3.7)
+    assert one.drift
+    assert (abs(one.begin - 20) <= 1, abs(one.end - 29) <= 1) == (True, True)
+    assert math.log(one.after / one.before) == pytest.approx(0.04, abs=0.003)
+    (step,) = change_points._placed(0, np.repeat([0.0, 0.04], 20) + wobble, [(20, 23)], 1e-4, 3.7)
+    assert (step.drift, step.begin, step.end) == (False, 20, 20)
+
+
+def test_a_series_begins_anew_where_it_changed() -> None:
+    logs = np.concatenate([LOGS[:20], LOGS[:10] + 0.05])[:, None]
+    levels = change_points._Levels(logs[0], np.array([0.003]), np.array([1e-6]))
+    for run in range(26):
+        levels.add(run, logs[run])
+    levels.restart(0, 20, logs[20:26, 0])
+    number, total, _ = levels.sums[:, 0]
+    assert number == 6
+    assert levels.origin[0] + total / number == pytest.approx(float(logs[20:26].mean()), abs=5e-4)
+    assert np.abs(levels.deviates(25)).max() < 3
+    levels.add(26, logs[26])
+    assert levels.sums[0, 0] == 7
+
+
+def test_the_last_known_value_of_a_series_is_carried_on() -> None:
+    values = np.array([[np.nan, 1], [2, np.nan], [np.nan, np.nan], [3, 4]])
+    carried = change_points._last_known(values)
+    assert carried == pytest.approx(np.array([[np.nan, 1], [2, 1], [2, 1], [3, 4]]), nan_ok=True)
