@@ -567,7 +567,7 @@ class TestAnNsysThatLeavesNoReport:
     def test_but_a_recording_says_how_to_give_it_its_importer(self, bench: Bench) -> None:
         result = self.profile(bench, ': > "$out.qdstrm"')
         assert result.code == 1
-        assert "only what it recorded (.qdstrm)" in result.err
+        assert "only the raw recording (.qdstrm)" in result.err
         assert "ln -sfn" in result.err
 
     def test_and_no_output_points_to_its_log(self, bench: Bench) -> None:

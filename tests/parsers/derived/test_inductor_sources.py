@@ -252,7 +252,7 @@ def test_a_profile_whose_compiler_wrote_nothing_says_so_and_one_that_compiled_no
     assert keep_compiled(tmp_path) == []
     (tmp_path / LOGS / COMPILE_LOG).mkdir()
     (note,) = keep_compiled(tmp_path)
-    assert "is not known" in note
+    assert "are not known" in note
     assert not (tmp_path / INDUCTOR).exists()
     assert not (tmp_path / LOGS / COMPILE_LOG).exists()
 

@@ -80,7 +80,10 @@ def test_numbers_with_decimal_commas_are_read_again_with_them() -> None:
 
 @pytest.mark.parametrize(
     ("values", "reason"),
-    [(["1.50", "2,50"], "speak for decimal points and for decimal commas"), (["1,234", "5"], "do not tell")],
+    [
+        (["1.50", "2,50"], "speak for decimal points and for decimal commas"),
+        (["1,234", "5"], "do not show whether the decimal mark"),
+    ],
 )
 def test_numbers_that_contradict_or_do_not_tell_are_not_streamed(values: list[str], reason: str) -> None:
     with pytest.raises(NotStreamed, match=reason):

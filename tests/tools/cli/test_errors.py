@@ -24,12 +24,16 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import COMMANDS, cli, run
 from ncu_tools.cli.program_options import PROGRAM_OPTIONS
+from ncu_tools.compare.compare_kernels import NotComparable
 from tests.conftest import SAMPLES
 
 PARTS = ("It broke.", "It was old.", "Buy another.")
 
 
-@pytest.mark.parametrize("kind", [NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork, GivenUp])
+KINDS = (NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork, GivenUp, NotComparable)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_error_survives_pickling_to_another_process(kind: type[NcuBenchError]) -> None:
     error = kind(*PARTS)
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
@@ -48,7 +52,7 @@ def test_every_error_class_is_tested_above() -> None:
     def below(kind: type[NcuBenchError]) -> set[type[NcuBenchError]]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
-    tested = {NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork, GivenUp, ToolFailed}
+    tested = {*KINDS, ToolFailed}
     ours = {kind for kind in below(NcuBenchError) if kind.__module__.startswith(("ncu_", "launch", "parsers"))}
     assert ours <= tested
     assert not issubclass(DamagedFooter, NcuBenchError)
