@@ -7,7 +7,7 @@ nodes of the graph push the module ranges there. The phase is also a start/end r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 DOMAIN = "ncu_bench"
@@ -38,6 +38,10 @@ class Ranges:
         """Pop the innermost range of this thread."""
         if self._nvtx is not None:
             self._nvtx.pop_range(domain=DOMAIN)
+
+    def iteration(self, number: int) -> AbstractContextManager[None]:
+        """Mark an iteration."""
+        return self.during(f"iteration {number}")
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:

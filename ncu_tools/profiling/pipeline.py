@@ -13,6 +13,7 @@ from ncu_launch.files.run_files import REPORTS
 from ncu_launch.profile.plan import default_folder, make_plan
 from ncu_launch.profile.run_outcome import explain
 from ncu_launch.profilers.rank_environment import place_here
+from ncu_launch.profilers.traced_program import NOT_SAMPLED, SAMPLE
 
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.planned_run import (
@@ -114,7 +115,9 @@ def _profile_once(request: ProfileRequest, folder: Path, listener: Listener) -> 
     if parsed is None or parsed.table is None:
         raise nothing_collected(parsed, failure or why_no_operators(manifest), folder)
     notes = [*parsed.notes, *([parsed.mismatch] if parsed.mismatch else [])]
-    if request.run.gpu_metrics is not None and "sampled_samples" not in parsed.table.column_names:
+    says_why = any(note.startswith(NOT_SAMPLED) for note in manifest.notes)
+    asked = request.run.gpu_metrics is not None or SAMPLE in plan.command
+    if asked and not says_why and "sampled_samples" not in parsed.table.column_names:
         notes.append(
             "GPU metrics were asked for, and the timeline has none; ncu-bench doctor says what nsys and PyTorch may "
             f"sample, and the log of the run in {folder} what they said"

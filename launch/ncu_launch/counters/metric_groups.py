@@ -18,6 +18,7 @@ from ncu_launch.counters.chips import Chip, chips, exists, is_conditional, versi
 from ncu_launch.counters.metrics import table
 from ncu_launch.errors import WrongUsage, near_names
 from ncu_launch.profilers.command_line import Version
+from ncu_launch.profilers.sampling.pytorch_groups import sampled_groups
 
 TENSOR_INSTRUCTIONS = ("sm__inst_executed_pipe_tensor_v2.sum", "sm__inst_executed_pipe_tensor.sum")
 """Counted together with fp32 and fp64 operations, in the same pass: 0 means that the tensor cores were idle."""
@@ -157,10 +158,11 @@ def select(
 
 
 def refuse_unknown(wanted: Sequence[str]) -> None:
-    """Raise `WrongUsage` for entries that `select` refuses on every chip: neither group, nor metric, nor pattern."""
+    """Raise `WrongUsage` for entries that no tool takes on any chip: neither group, nor metric, nor pattern."""
+    groups = tuple(dict.fromkeys((*group_names(), *sampled_groups())))
     for entry in wanted:
-        if entry not in group_names() and not _is_pattern(entry):
-            corrected(entry, group_names())
+        if entry not in groups and not _is_pattern(entry):
+            corrected(entry, groups)
 
 
 @cache

@@ -15,12 +15,13 @@ from ncu_launch.files.manifest import Manifest, ToolRun, write_manifest
 from ncu_launch.files.run_files import COMPILE_LOG, EXPECTED, LOGS, REPORTS, USER_RANGES
 from ncu_launch.files.run_folder import make_folder, writing
 from ncu_launch.files.typed_json import object_in
-from ncu_launch.profile.plan import FACTS, OPERATORS_TOOL, WORKLOAD, Command, Plan, Request
+from ncu_launch.profile.plan import FACTS, OPERATORS_TOOL, PYTORCH_TOOL, WORKLOAD, Command, Plan, Request
 from ncu_launch.profile.run_outcome import timelines
 from ncu_launch.profilers.commits import commit_here
 from ncu_launch.profilers.sampling.gpu_sampler import GpuSampler, sampling_gpus
 from ncu_launch.profilers.sampling.power_readings import write_readings
 from ncu_launch.profilers.subprocesses import own_environment, run
+from ncu_launch.profilers.traced_program import NOT_SAMPLED
 from ncu_launch.workload.user_ranges import OPERATORS_VARIABLE, RANGES_VARIABLE
 
 LineCallback = Callable[[str], None]
@@ -53,7 +54,9 @@ def _collect(
     aside = make_folder(folder)
     if request.workload is not None:
         # nsys stops capturing when the first profiled phase ends, so every phase must be profiled.
-        workload = request.workload.with_whole_profile() if plan.tool == "nsys" else request.workload
+        # So does PyTorch's profiler, and each further start of it would be a trace of its own.
+        whole = plan.tool in ("nsys", PYTORCH_TOOL)
+        workload = request.workload.with_whole_profile() if whole else request.workload
         write_whole(folder / WORKLOAD, (workload.to_json() + "\n").encode())
     if plan.expectation is not None and plan.expectation.records:
         write_whole(folder / EXPECTED, plan.expectation.records)
@@ -137,6 +140,13 @@ def _run(
     environment = _environment(command, folder, manifest)
     log = "output.txt" if not manifest.tool_runs else f"output-{len(manifest.tool_runs) + 1}.txt"
     report, output = folder / REPORTS / command.report, folder / LOGS / log
+    not_sampled: dict[str, None] = {}
+
+    def hear(line: str) -> None:
+        if line.startswith(NOT_SAMPLED):
+            not_sampled[line] = None
+        on_line(line)
+
     try:
         with following(report, on_line):
             finished = run(
@@ -144,7 +154,7 @@ def _run(
                 output,
                 timeout=timeout,
                 environment=environment,
-                on_line=on_line,
+                on_line=hear,
                 should_end=should_end,
             )
     except OSError as error:
@@ -161,6 +171,7 @@ def _run(
     ran = ToolRun(list(command.arguments), *ended, *wrote, finished.ended_for or "")
     manifest.tool_runs.append(ran)
     manifest.notes += [ran.why_ended] if ran.why_ended else []
+    manifest.notes += not_sampled
 
 
 def _environment(command: Command, folder: Path, manifest: Manifest) -> dict[str, str]:

@@ -283,7 +283,8 @@ def check_samples_of_torch(models: Models) -> Check:
         return Check(name, OK, f"{found}: profile --tool nsys --gpu-metrics samples instead")
     if not models.visible_gpus:
         return Check(name, UNKNOWN, "its profiler can sample, and it sees no GPU")
-    return Check(name, OK, "its profiler can sample where counters are permitted: profile --tool pytorch --gpu-metrics")
+    samples = "its profiler can sample where counters are permitted"
+    return Check(name, OK, f"{samples}: profile MODEL --tool pytorch --metrics dram,sm")
 
 
 def check_torchvision(models: Models) -> Check:

@@ -16,24 +16,36 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.counters.chips import Chip, chip_of
-from ncu_launch.counters.metric_groups import MetricSelection, select
+from ncu_launch.counters.metric_groups import MetricSelection, group_names, select
 from ncu_launch.counters.pass_counts import passes_of
 from ncu_launch.counters.replay_plan import NcuRun, RunPlan, plan_runs
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import NCU_CSV, NCU_INSTRUCTIONS_CSV, NCU_REPLAYED_CSV, REPORTS
-from ncu_launch.profilers.command_line import NEWEST, Lockstep, NcuOptions, NsysOptions, ncu_command, nsys_command
+from ncu_launch.profilers.command_line import (
+    GPU_METRICS_HZ,
+    NEWEST,
+    Lockstep,
+    NcuOptions,
+    NsysOptions,
+    ncu_command,
+    nsys_command,
+)
 from ncu_launch.profilers.installed_tools import Gpu, Tool, find_tool, gpus, listed_metrics
 from ncu_launch.profilers.rank_environment import FIRST_DOCUMENTED_LOCKSTEP, Place, regex_without_collectives
 from ncu_launch.profilers.sampling.nvml import require_nvml
+from ncu_launch.profilers.sampling.pytorch_groups import sampled_groups, sampled_metrics
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
+from ncu_launch.profilers.traced_program import SAMPLE
 from ncu_launch.workload.meta_device_process import Expectation
+from ncu_launch.workload.traced_iterations import TRACE as TRACE_OPTION
 from ncu_launch.workload_spec import Workload
 
 WITHOUT_TOOL = "none"
 """The tool of a rank that is not profiled itself, but runs beside profiled ones."""
 OPERATORS_TOOL = "operators"
 PYTORCH_TOOL = "pytorch"
-TOOLS = ("auto", "ncu", "nsys", OPERATORS_TOOL, PYTORCH_TOOL)
+TOOLS = ("auto", "ncu", "nsys", OPERATORS_TOOL, PYTORCH_TOOL, "torch")
+"""What a request may name; torch is short for pytorch."""
 ONLY_RANGES = "of a program, only operators of PyTorch inside of ncu_tools.range are collected"
 NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
 NO_GPU_TO_SAMPLE = "no GPU metrics are sampled, since nvidia-smi lists no NVIDIA GPU"
@@ -52,10 +64,9 @@ WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
 TRACE = "trace.json.gz"
 TRACED_PROGRAM = Path(__file__).parent.parent / "profilers" / "traced_program.py"
 """The script that runs a program under PyTorch's profiler, without imports of ncu-bench, which may be missing there."""
-SAMPLED_BY_PYTORCH = (
-    "sm__cycles_active.avg.pct_of_peak_sustained_elapsed", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-)  # fmt: skip
-"""What is sampled unless metrics are named: the pair of PyTorch's own example, which is collected in one pass."""
+USUALLY_SAMPLED = ("sm", "dram")
+"""What PyTorch's profiler samples unless metrics are named."""
+NO_SAMPLES_OF_THE_CPU = "GPU metrics are not sampled: the model runs on the CPU, as asked"
 FOLLOWED_BY_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python that take the next word as their value."""
 
@@ -95,6 +106,16 @@ class Request:
     meeting_host: str = "127.0.0.1"
     gpu_metrics: int | None = None
     power: bool = False
+
+    def __post_init__(self) -> None:
+        """Take torch for pytorch."""
+        if self.tool == "torch":
+            object.__setattr__(self, "tool", PYTORCH_TOOL)
+
+    @property
+    def samples_by_pytorch(self) -> bool:
+        """True if PyTorch's profiler, should it run, is asked to sample: by a rate, or by its name and by metrics."""
+        return self.gpu_metrics is not None or (self.tool == PYTORCH_TOOL and self.metrics != USUAL_METRICS)
 
     def to_trace(self) -> Request:
         """The request for an nsys timeline before ncu runs: without options that only ncu uses."""
@@ -186,6 +207,7 @@ def make_plan(
     ncu = find_tool("ncu", request.ncu)
     chosen, why = _choose(request, here, ncu, dry)
     _refuse_gpu_metrics(request, chosen)
+    _refuse_groups_without_counters(request, chosen)
     _refuse_power(request, chosen)
     if chosen == PYTORCH_TOOL:
         return _pytorch_plan(request, folder, here, why)
@@ -206,35 +228,64 @@ def make_plan(
 
 
 def _pytorch_plan(request: Request, folder: Path, here: tuple[Gpu, ...], why: str) -> Plan:
-    """PyTorch's profiler around a Python program. Raises `NcuBenchError` for programs that it cannot record."""
-    if request.workload is not None:
-        raise WrongUsage("PyTorch's profiler records programs.", advice="Put one after --, or leave --tool out.")
-    at = _first_of_program(request.program)
-    if at is None or request.ranks or request.place is not None:
-        what = "ranks are" if request.ranks or request.place is not None else "this program is"
+    """PyTorch's profiler around a model's iterations or a Python program.
+
+    A model's process switches it on after the warm-up; a program runs in it from start to end. Raises `NcuBenchError`
+    for ranks, and for programs that it cannot record.
+    """
+    if request.ranks or request.place is not None:
         raise NcuBenchError(
-            f"A program is profiled under ncu or nsys, or by PyTorch's profiler if it is one of Python; {what} not.",
+            "PyTorch's profiler records one process here, and no ranks.",
+            f"Here {why}." if why else "",
+            "Run them on a machine with an NVIDIA GPU and ncu or nsys; --tool operators counts the operators of a "
+            "model, and those of a program inside ncu_tools.range.",
+        )
+    sampling, notes = _sampling(request)
+    trace = (str(folder / REPORTS / TRACE), *sampling)
+    if request.workload is not None:
+        words = (*_workload_command(folder), TRACE_OPTION, *trace)
+    else:
+        at = _first_of_program(request.program, why)
+        words = (*request.program[:at], str(TRACED_PROGRAM), *trace, *request.program[at:])
+    notes += _unused_options_note(request, PYTORCH_TOOL)
+    return Plan(PYTORCH_TOOL, (Command(words, TRACE),), tuple(notes), "", here, why)
+
+
+def _sampling(request: Request) -> tuple[tuple[str, ...], list[str]]:
+    """The words that ask for samples, a distance in ms and the metrics, () for none; and what cannot be sampled."""
+    if not request.samples_by_pytorch:
+        return (), []
+    asked = USUALLY_SAMPLED if request.metrics == USUAL_METRICS else request.metrics
+    metrics, cannot = sampled_metrics(asked)
+    notes = []
+    if cannot:
+        can = ", ".join(sampled_groups())
+        notes.append(
+            f"PyTorch's profiler cannot sample {', '.join(cannot)}: it samples {can}, and metrics by full name"
+        )
+    if not metrics:
+        return (), notes
+    if request.workload is not None and request.workload.device == "cpu":
+        return (), [*notes, NO_SAMPLES_OF_THE_CPU]
+    return (SAMPLE, f"{1000 / (request.gpu_metrics or GPU_METRICS_HZ):g}", ",".join(metrics)), notes
+
+
+def _first_of_program(words: Sequence[str], why: str) -> int:
+    """Index of the word that Python runs: its file or -m. Raises `NcuBenchError` for other programs."""
+    at = _python_runs(words)
+    if at is None:
+        raise NcuBenchError(
+            "A program is profiled under ncu or nsys, or by PyTorch's profiler if it is one of Python; this "
+            "program is not.",
             f"Here {why}." if why else "",
             "Write it as: python FILE.py, or python -m MODULE. Or run it on a machine with an NVIDIA GPU and ncu, or "
             "name a model; if the program marks ranges with ncu_tools.range, --tool operators counts their operators.",
         )
-    python, program = request.program[:at], request.program[at:]
-    words = (*python, str(TRACED_PROGRAM), str(folder / REPORTS / TRACE), *_sampling(request), *program)
-    return Plan(
-        PYTORCH_TOOL, (Command(words, TRACE),), tuple(_unused_options_note(request, PYTORCH_TOOL)), "", here, why
-    )
+    return at
 
 
-def _sampling(request: Request) -> tuple[str, ...]:
-    """The words that ask for samples of GPU metrics, a distance in ms and the metrics; () without --gpu-metrics."""
-    if request.gpu_metrics is None:
-        return ()
-    named = [name for name in request.metrics if "__" in name]
-    return "--sample", f"{1000 / request.gpu_metrics:g}", ",".join(named or SAMPLED_BY_PYTORCH)
-
-
-def _first_of_program(words: Sequence[str]) -> int | None:
-    """Index of the word that Python runs: its file or -m; None for another program, and for code outside files."""
+def _python_runs(words: Sequence[str]) -> int | None:
+    """Index of Python's file or -m; None for another program, and for code outside files."""
     if not re.fullmatch(r"python[\d.]*(\.exe)?", Path(words[0]).name):
         return None
     place = 1
@@ -279,13 +330,23 @@ def _refuse_gpu_metrics(request: Request, tool: str) -> None:
     if tool not in ("nsys", PYTORCH_TOOL):
         raise WrongUsage(
             "GPU metrics are sampled by nsys, and by PyTorch's profiler since September 2026.", f"Here {tool} runs.",
-            "Add: --tool nsys, or for a program of Python --tool pytorch",
+            "Add: --tool nsys, or for a model and a program of Python --tool pytorch",
         )  # fmt: skip
     if request.ranks and request.tool_per == "rank":
         raise WrongUsage(
             "GPU metrics can be sampled by one nsys of a machine only, not by one in each rank.",
             advice="Add: --tool-per node",
         )
+
+
+def _refuse_groups_without_counters(request: Request, tool: str) -> None:
+    """Raise `WrongUsage` for groups that are sampled by PyTorch's profiler alone, where it is not asked to."""
+    alone = [name for name in request.metrics if name in sampled_groups() and name not in group_names()]
+    if alone and not (tool == PYTORCH_TOOL and request.samples_by_pytorch):
+        raise WrongUsage(
+            f"{', '.join(alone)}: sampled by PyTorch's profiler, and no group of counters.", f"Here {tool} runs.",
+            "Add: --tool pytorch. Or leave them out: --tool nsys --gpu-metrics samples all that a GPU has.",
+        )  # fmt: skip
 
 
 def _refuse_power(request: Request, tool: str) -> None:
@@ -311,11 +372,8 @@ def _unused_options_note(request: Request, tool: str) -> list[str]:
         if field.name in STEERS_NCU and getattr(request, field.name) != field.default
     ]
     asked += ["--ncu-args"] if request.extra and tool in (OPERATORS_TOOL, PYTORCH_TOOL) else []
-    sampled = tool == PYTORCH_TOOL and request.gpu_metrics is not None
-    others = [
-        name for name in request.metrics
-        if name not in (*ALWAYS_GIVEN[tool], *USUAL_METRICS) and not (sampled and "__" in name)
-    ]  # fmt: skip
+    chosen = () if tool == PYTORCH_TOOL and request.samples_by_pytorch else request.metrics
+    others = [name for name in chosen if name not in (*ALWAYS_GIVEN[tool], *USUAL_METRICS)]
     asked += [f"--metrics {','.join(others)}"] if others else []
     return [f"without effect, since ncu does not run: {', '.join(asked)}"] if asked else []
 

@@ -13,6 +13,8 @@ import runpy
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -58,7 +60,9 @@ def _sampling(profiler: Any, interval_ms: float, metrics: list[str]) -> list[Any
     if lacking:
         import torch
 
-        raise LookupError(f"PyTorch {torch.__version__} has no torch.profiler.{lacking[0]}")
+        raise LookupError(
+            f"PyTorch {torch.__version__} has no torch.profiler.{lacking[0]}, which came in September 2026"
+        )
     every, cuda = profiler.supported_activities(), profiler.ProfilerActivity.CUDA
     if cuda not in every:
         raise LookupError("PyTorch sees no CUDA GPU")
@@ -68,7 +72,7 @@ def _sampling(profiler: Any, interval_ms: float, metrics: list[str]) -> list[Any
     return [*(one for one in every if one != cuda), {cuda: profiler.ProfilerActivityConfig(profiler_configs=[config])}]
 
 
-def _started(sample: list[str]) -> Any:
+def started(sample: list[str]) -> Any:
     """A profiler of everything that PyTorch can record here, started; with `sample` (MS METRIC,...) also samples."""
     profiler = _torch_profiler()
     with warnings.catch_warnings():  # a profiler without a schedule warns of its first cycle
@@ -87,17 +91,27 @@ def _started(sample: list[str]) -> Any:
     return found
 
 
-def _refuse_a_second_one() -> None:
-    """End the program when it starts PyTorch's profiler itself: only one can run at a time; a second one crashes."""
+class SecondProfiler(SystemExit):
+    """PyTorch's profiler was started while ours runs."""
+
+
+@contextmanager
+def no_second_profiler() -> Iterator[None]:
+    """Raise `SecondProfiler` where PyTorch's profiler is started inside: only one can run; a second one crashes."""
     from torch.autograd.profiler import profile
 
     def refuse(*_: Any) -> None:
-        raise SystemExit(
+        raise SecondProfiler(
             "The program starts PyTorch's profiler itself, and one can run at a time: run it as it is, and read the "
             "trace that it writes with ncu-bench hotspots TRACE; or profile it without its own profiler."
         )
 
+    usual = profile._prepare_trace
     profile._prepare_trace = refuse  # type: ignore[method-assign,unused-ignore]
+    try:
+        yield
+    finally:
+        profile._prepare_trace = usual  # type: ignore[method-assign,unused-ignore]
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -113,10 +127,10 @@ def main() -> None:
         sample, words = words[1:3], words[3:]
     signal.signal(signal.SIGTERM, _end)
     _look_where_python_would(words[0])
-    profiler = _started(sample)
-    _refuse_a_second_one()
+    profiler = started(sample)
     try:
-        _run(words)
+        with no_second_profiler():
+            _run(words)
     finally:
         profiler.stop()
         profiler.export_chrome_trace(trace)

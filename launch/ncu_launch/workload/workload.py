@@ -1,9 +1,11 @@
 """The profiled process: build the model, warm up, then run it with ranges or under the operator collector.
 
     python -m ncu_launch.workload.workload WORKLOAD.json FACTS.json [OPERATORS.jsonl]
+    python -m ncu_launch.workload.workload WORKLOAD.json FACTS.json --trace TRACE.json.gz [--sample MS METRIC,...]
 
-With a third argument the embedded collector writes its records there; without, NVTX ranges are emitted and the CUDA
-profiler is switched on after the warm-up, so that autotuning and compilation stay outside the profile.
+With OPERATORS.jsonl the embedded collector writes its records there; without, NVTX ranges are emitted and the CUDA
+profiler is switched on after the warm-up, so that autotuning and compilation stay outside the profile. With --trace,
+PyTorch's profiler is switched on there, and the ranges are annotations in its trace.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from ncu_launch.workload.module_attribution import Attribution, forward_function
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
 from ncu_launch.workload.quantised_weights import quantise
 from ncu_launch.workload.repeated_timing import Records, repeated
+from ncu_launch.workload.traced_iterations import Trace, TraceRanges
 from ncu_launch.workload.warm_step import other_operators, tuned_inside
 from ncu_launch.workload_spec import Facts, Workload
 
@@ -48,8 +51,8 @@ NOT_AS_ASKED = {
 """Effects of a mode that the collector cannot see."""
 
 
-def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> None:
-    """Run a workload; facts about it are written as soon as they are known.
+def run(workload: Workload, facts_path: Path, operators_path: Path | None, trace: Trace | None = None) -> None:
+    """Run a workload, with `trace` under PyTorch's profiler; facts about it are written as soon as they are known.
 
     Raises `NcuBenchError` if the target or its options cannot run here.
     """
@@ -62,12 +65,14 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
     built = build(workload)
     workload = workload if built.is_model else workload.of_function()
     with joined_ranks(workload, device, facts_path.parent.parent):
-        _run(workload, built, device, load, (facts_path, operators_path))
+        _run(workload, built, device, load, (facts_path, operators_path, trace))
 
 
-def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tuple[Path, Path | None]) -> None:
-    """Run a model on a device; `load` counts since before it was built, `paths` are for facts and operators."""
-    facts_path, operators_path = paths
+def _run(
+    workload: Workload, built: Built, device: str, load: CpuLoad, written: tuple[Path, Path | None, Trace | None]
+) -> None:
+    """Run a model on a device; `load` counts since before it was built, `written` are facts, operators and trace."""
+    facts_path, operators_path, trace = written
     facts = _facts(workload, built, device)
     if (built.dtype or workload.dtype) == "tf32" and device == "cpu":
         facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
@@ -87,7 +92,7 @@ def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tu
         facts.notes += [*NOT_AS_ASKED.get(workload.mode, []), *notes]
     else:
         notes_on_tuning = tuned_inside()
-        facts.notes += _profile_graph(step) if workload.mode == "cudagraph" else _profile(step)
+        facts.notes += _profile_graph(step, trace) if workload.mode == "cudagraph" else _profile(step, trace)
         facts.notes += notes_on_tuning()
     if step.versions() != unchanged:
         facts.notes.append(CHANGES_ITS_INPUTS)
@@ -396,9 +401,9 @@ def _recorded_apart(step: Step, collector: Any, attribution: Attribution) -> Rec
         collector.records, collector.unknown = before, unknown
 
 
-def _profile(step: Step) -> list[str]:
-    """Run with NVTX ranges, and with the CUDA profiler on for the wanted phases; returns notes."""
-    ranges = Ranges()
+def _profile(step: Step, trace: Trace | None) -> list[str]:
+    """Run with ranges, and with the profiler on for the wanted phases, which PyTorch's needs whole; returns notes."""
+    ranges, profiler = _ranges_and_profiler(step, trace)
     attribution = Attribution(ranges.entered, ranges.left)
     attribution.attach(step.watched, step.root)
     wanted = step.workload.profiled_phases
@@ -408,35 +413,42 @@ def _profile(step: Step) -> list[str]:
 
     @contextmanager
     def during(phase: str) -> Iterator[None]:
-        with _cuda_profiler(step.device) if not whole and phase in wanted else nullcontext(), ranges.during(phase):
+        with profiler() if not whole and phase in wanted else nullcontext(), ranges.during(phase):
             yield
 
-    with _cuda_profiler(step.device) if whole else nullcontext():
+    with profiler() if whole else nullcontext():
         for iteration in range(step.workload.iterations):
-            with ranges.during(f"iteration {iteration}"):
+            with ranges.iteration(iteration):
                 step.run(during)
             attribution.forget()
     attribution.detach()
     return [ranges.missing] if ranges.missing else []
 
 
-def _profile_graph(step: Step) -> list[str]:
+def _ranges_and_profiler(
+    step: Step, trace: Trace | None
+) -> tuple[Ranges | TraceRanges, Callable[[], AbstractContextManager[None]]]:
+    """What marks ranges, and what the profiler is on within."""
+    return (Ranges(), partial(_cuda_profiler, step.device)) if trace is None else (TraceRanges(), trace.recording)
+
+
+def _profile_graph(step: Step, trace: Trace | None = None) -> list[str]:
     """Capture one iteration as a CUDA graph and replay it, both under the profiler.
 
     Replays know no modules; nsys notes for each node where it was captured, hence the ranges there.
     """
     import torch
 
-    ranges = Ranges()
+    ranges, profiler = _ranges_and_profiler(step, trace)
     attribution = Attribution(ranges.entered, ranges.left)
     attribution.attach(step.watched, step.root)
     graph = torch.cuda.CUDAGraph()
-    with _cuda_profiler(step.device):
+    with profiler():
         with torch.cuda.graph(graph):
             step.run(ranges.during)
         attribution.detach()
         for iteration in range(step.workload.iterations):
-            with ranges.during(f"iteration {iteration}"):
+            with ranges.iteration(iteration):
                 graph.replay()
                 torch.cuda.synchronize()
     notes = ["a CUDA graph was replayed: only a timeline of nsys knows to which module and phase its kernels belong"]
@@ -480,10 +492,11 @@ def exit_code_of(work: Callable[[], None]) -> int:
 def main(arguments: list[str]) -> int:
     """Run the workload named by the arguments; returns the exit code."""
     workload = Workload.from_json(Path(arguments[0]).read_text("utf-8"))
-    operators = Path(arguments[2]) if len(arguments) > 2 else None
-    if operators is not None:  # no profiler runs between this process and its caller
+    trace = Trace.asked(arguments[2:])
+    operators = Path(arguments[2]) if len(arguments) > 2 and trace is None else None
+    if operators is not None or trace is not None:  # no profiler runs between this process and its caller
         end_with_the_parent()
-    code = exit_code_of(lambda: run(workload, Path(arguments[1]), operators))
+    code = exit_code_of(lambda: run(workload, Path(arguments[1]), operators, trace))
     if operators is not None and workload.data_parallel:
         _leave(code)
     return code

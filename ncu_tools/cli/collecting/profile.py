@@ -15,6 +15,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.plan import TOOLS, Request
 from ncu_launch.profilers.command_line import GPU_METRICS_HZ, LEAST_GPU_METRICS_HZ, MOST_GPU_METRICS_HZ
 from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER
+from ncu_launch.profilers.sampling.pytorch_groups import sampled_groups
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 
@@ -159,7 +160,8 @@ def _words(arguments: str) -> tuple[str, ...]:
     default=("flops", "dram"),
     show_default="flops,dram",
     metavar="GROUP,...",
-    help="Groups, metric names and patterns; ncu-bench machines --metrics lists the groups.",
+    help="Groups, metric names and patterns; ncu-bench machines --metrics lists the groups. "
+    f"Sampled with --tool pytorch: {', '.join(sampled_groups())}.",
 )
 @click.option(
     "--plan",
@@ -170,7 +172,11 @@ def _words(arguments: str) -> tuple[str, ...]:
 )
 @click.option("-o", "--output", type=FOLDER, help="The run folder to write.")
 @click.option(
-    "--tool", type=click.Choice(TOOLS), default="auto", show_default=True, help="auto takes ncu where it can run."
+    "--tool",
+    type=click.Choice(TOOLS),
+    default="auto",
+    show_default=True,
+    help="auto takes ncu where it can run; torch is pytorch.",
 )
 @click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True)
 @argument_option
@@ -298,6 +304,7 @@ def command(
       ncu-bench profile gemm:4096,4096,4096,bf16
       ncu-bench profile --metrics flops,dram -- python train.py
       ncu-bench profile --tool nsys --gpu-metrics -- python train.py
+      ncu-bench profile resnet18 --tool torch --metrics dram,sm
       ncu-bench profile --nproc 4 -- train.py
       ncu-bench profile kernels.py:softmax --vary n=1024..8192*2 -o sizes
     """

@@ -6,5 +6,5 @@ DEEPEST = 100
 """If more ranges are open, only the innermost are kept: a program that never ends its ranges has no useful path. Used
 for timelines of every tool."""
 
-OPERATOR, ANNOTATION, MODULE = "operator", "annotation", "module"
-"""Kinds of ranges in traces of PyTorch's profiler."""
+OPERATOR, ANNOTATION, MODULE, MODULE_PATH = "operator", "annotation", "module", "module path"
+"""Kinds of ranges in traces of PyTorch's profiler; our launcher marks modules by their whole dotted path."""

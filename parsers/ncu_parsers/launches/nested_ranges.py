@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from ncu_launch.nvtx_ranges import RUN_PHASES
+from ncu_launch.nvtx_ranges import DOMAIN, RUN_PHASES
 
 from ncu_parsers.derived.operators.forward_operators import ForwardOperators
 from ncu_parsers.derived.operators.work_from_shapes import RecordedInputs
-from ncu_parsers.launches.host_ranges import ANNOTATION, DEEPEST, MODULE, OPERATOR
+from ncu_parsers.launches.host_ranges import ANNOTATION, DEEPEST, MODULE, MODULE_PATH, OPERATOR
 from ncu_parsers.sources import memory
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import MISSING, MODULE_PREFIX, Codes, HostRanges, Integers, RangeLabel
@@ -23,6 +23,8 @@ from ncu_parsers.timelines.activity.activity import MISSING, MODULE_PREFIX, Code
 OPTIMIZER_PREFIX = "Optimizer.step#"
 BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 STEP_PREFIX = "ProfilerStep#"
+PATH_PREFIX = f"{DOMAIN}:"
+"""In front of a module's path in a range of our launcher."""
 
 OUTSIDE, CUT = 0, -2
 """Codes of contexts: outside all ranges, and a context cut to the innermost `DEEPEST` ranges."""
@@ -40,6 +42,8 @@ def host_call(label: RangeLabel) -> HostCall | None:
     """The call that a range stands for; None if it says nothing about launches, as most Python functions."""
     if label.kind == activity.OPERATOR:
         return HostCall(OPERATOR, label.name, RecordedInputs(*(label.inputs or ())))
+    if label.kind == activity.ANNOTATION and label.name.startswith(PATH_PREFIX):
+        return HostCall(MODULE_PATH, label.name.removeprefix(PATH_PREFIX))
     if label.kind in (activity.NVTX, activity.ANNOTATION):
         return HostCall(ANNOTATION, label.name)
     if label.kind == activity.PYTHON and label.name.startswith(MODULE_PREFIX):
@@ -58,6 +62,8 @@ class Context(NamedTuple):
         """The context inside a range."""
         if call.kind == ANNOTATION:
             return self._replace(annotations=(*self.annotations, call.name))
+        if call.kind == MODULE_PATH:
+            return self._replace(annotations=(*self.annotations, call.name), modules=(call.name,))
         if call.kind == MODULE:
             return self._replace(modules=(*self.modules, call.name))
         return self._replace(is_backward=self.is_backward or call.name.startswith(BACKWARD_PREFIX))

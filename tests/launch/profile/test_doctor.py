@@ -74,7 +74,7 @@ def test_whether_pytorch_can_sample_is_said_and_no_problem_where_it_cannot() -> 
         return doctor.check_samples_of_torch(Models(torch="2.14.0", **models))
 
     assert says(of(samples=False), OK, "has no torch.profiler.PerformanceMetricsConfig")
-    assert says(of(samples=True, visible_gpus=1), OK, "profile --tool pytorch --gpu-metrics")
+    assert says(of(samples=True, visible_gpus=1), OK, "profile MODEL --tool pytorch --metrics dram,sm")
     assert says(of(samples=True), UNKNOWN, "sees no GPU")
     assert says(of(), UNKNOWN, "no PyTorch that could be asked")
 

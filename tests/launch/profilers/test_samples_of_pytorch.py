@@ -11,11 +11,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ncu_launch.errors import WrongUsage
-from ncu_launch.profile.plan import SAMPLED_BY_PYTORCH, TRACED_PROGRAM, Request, make_plan
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.profile.plan import NO_SAMPLES_OF_THE_CPU, TRACED_PROGRAM, Plan, Request, make_plan
+from ncu_launch.profilers.sampling.pytorch_groups import sampled_groups, sampled_metrics
+from ncu_launch.profilers.subprocesses import OWN_PYTHON
 from ncu_launch.profilers.traced_program import _sampling
+from ncu_launch.workload.traced_iterations import Trace
+from ncu_launch.workload_spec import Workload
+from ncu_parsers.timelines.activity.samples import column_of_trace
 
 CPU, CUDA = "cpu", "cuda"
+DRAM, SM = (
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
+)
 NAMED = "dram__read_throughput.avg.pct_of_peak_sustained_elapsed"
 
 
@@ -63,7 +72,9 @@ def test_what_is_missing_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "names"), [(("flops", "dram"), SAMPLED_BY_PYTORCH), (("dram", NAMED), (NAMED,))], ids=["usual", "named"]
+    ("metrics", "names"),
+    [(("flops", "dram"), (SM, DRAM)), ((NAMED,), (NAMED,)), (("dram", NAMED), (DRAM, NAMED))],
+    ids=len,
 )
 def test_the_rate_and_the_metrics_go_to_the_program_that_traces(
     tmp_path: Path, metrics: tuple[str, ...], names: tuple[str, ...]
@@ -78,3 +89,65 @@ def test_the_rate_and_the_metrics_go_to_the_program_that_traces(
 def test_a_tool_that_does_not_sample_names_those_that_do(tmp_path: Path) -> None:
     with pytest.raises(WrongUsage, match="sampled by nsys, and by PyTorch's profiler since September 2026"):
         make_plan(Request((), ("dram",), program=("python", "x.py"), tool="operators", gpu_metrics=9_000), tmp_path)
+
+
+def of_a_model(folder: Path, *metrics: str, tool: str = "torch", **others: Any) -> Plan:
+    """The plan of `profile resnet18 --tool torch --metrics ...`."""
+    workload = Workload("resnet18", device=others.pop("device", "auto"))
+    return make_plan(Request((), metrics, workload, tool=tool, **others), folder)
+
+
+def test_a_model_named_with_groups_is_recorded_with_their_samples(tmp_path: Path) -> None:
+    plan = of_a_model(tmp_path, "dram", "sm")
+    assert plan.command == (
+        *OWN_PYTHON, "-m", "ncu_launch.workload.workload", str(tmp_path / "workload.json"), str(tmp_path / "facts.json"),
+        "--trace", str(tmp_path / "reports" / "trace.json.gz"), "--sample", "0.1", f"{DRAM},{SM}",
+    )  # fmt: skip
+    assert (plan.tool, plan.commands[0].report, plan.notes) == ("pytorch", "trace.json.gz", ())
+    at = plan.command.index("--trace")
+    assert Trace.asked(list(plan.command[at:])) == Trace(
+        tmp_path / "reports" / "trace.json.gz", ("0.1", f"{DRAM},{SM}")
+    )
+
+
+def test_without_metrics_named_a_model_is_recorded_without_samples(tmp_path: Path) -> None:
+    plan = of_a_model(tmp_path, "flops", "dram")
+    assert plan.command[-2:] == ("--trace", str(tmp_path / "reports" / "trace.json.gz"))
+    assert Trace.asked(list(plan.command[-2:])) == Trace(tmp_path / "reports" / "trace.json.gz")
+    assert of_a_model(tmp_path, "flops", "dram", gpu_metrics=500).command[-2:] == ("2", f"{SM},{DRAM}")
+
+
+def test_groups_that_cannot_be_sampled_are_named(tmp_path: Path) -> None:
+    plan = of_a_model(tmp_path, "flops", "dram", "l2", "sm__*")
+    assert plan.command[-1] == DRAM
+    said = "cannot sample l2, sm__*: it samples sm, dram, tensor, nvlink, pcie, and metrics by full name"
+    assert plan.notes == (f"PyTorch's profiler {said}",)
+    assert of_a_model(tmp_path, "stalls").command[-2] == "--trace"
+
+
+def test_a_model_on_the_cpu_is_recorded_without_samples_and_this_is_said(tmp_path: Path) -> None:
+    plan = of_a_model(tmp_path, "dram", "sm", device="cpu")
+    assert (plan.command[-2], plan.notes) == ("--trace", (NO_SAMPLES_OF_THE_CPU,))
+
+
+@pytest.mark.parametrize("tool", ["operators", "auto"])
+def test_groups_without_counters_name_the_tool_that_samples_them(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ncu_launch.profile.plan.find_tool", lambda *_: None)
+    with pytest.raises(
+        WrongUsage, match=r"^sm: sampled by PyTorch's profiler, .* Here operators runs\. Add: --tool pyt"
+    ):
+        of_a_model(tmp_path, "dram", "sm", tool=tool)
+
+
+def test_ranks_are_told_which_tools_record_them(tmp_path: Path) -> None:
+    with pytest.raises(NcuBenchError, match=r"records one process here, and no ranks\. Run them on a machine with"):
+        of_a_model(tmp_path, "dram", ranks=2)
+
+
+def test_every_metric_of_a_group_is_a_column_of_launches() -> None:
+    metrics, cannot = sampled_metrics(sampled_groups())
+    assert not cannot
+    assert len(metrics) == 7
+    assert all(column_of_trace(metric).startswith("sampled_") for metric in metrics)
