@@ -140,16 +140,17 @@ def gather() -> MachineFacts:
 
 def examine(facts: MachineFacts) -> list[Check]:
     """Run every check, most important first."""
+    counters = check_counter_permission(facts.driver_parameters, facts.user, facts.capabilities)
     return [
         check_ncu(facts.ncu),
         check_nsys(facts.nsys),
         check_gpus(facts.gpus, facts.nvidia_smi),
-        check_counter_permission(facts.driver_parameters, facts.user, facts.capabilities),
+        counters,
         check_other_profilers(facts.processes),
         check_sharing(facts.mig_modes, facts.processes),
         check_torch(facts.models, facts.gpus),
         check_torchvision(facts.models),
-        check_samples_of_torch(facts.models),
+        check_samples_of_torch(facts.models, counters),
         check_nvtx(facts.nvtx, facts.nsys),
         check_importer(facts.nsys, facts.importer),
         check_gpu_metrics(facts.gpu_metrics),
@@ -273,8 +274,8 @@ def check_torch(models: Models, listed: tuple[Gpu, ...]) -> Check:
     return Check(name, PROBLEM, f"{found}, but it sees none of the GPUs that the driver lists", advice)
 
 
-def check_samples_of_torch(models: Models) -> Check:
-    """Check that PyTorch's profiler can be asked for GPU metrics; whether the driver lets it, a run tells."""
+def check_samples_of_torch(models: Models, counters: Check) -> Check:
+    """Check that PyTorch's profiler can be asked for GPU metrics, and `counters` be read."""
     name = "GPU metrics of PyTorch"
     if models.samples is None:
         return Check(name, UNKNOWN, "no PyTorch that could be asked")
@@ -283,8 +284,10 @@ def check_samples_of_torch(models: Models) -> Check:
         return Check(name, OK, f"{found}: profile --tool nsys --gpu-metrics samples instead")
     if not models.visible_gpus:
         return Check(name, UNKNOWN, "its profiler can sample, and it sees no GPU")
-    samples = "its profiler can sample where counters are permitted"
-    return Check(name, OK, f"{samples}: profile MODEL --tool pytorch --metrics dram,sm")
+    if counters.status == PROBLEM:
+        return Check(name, PROBLEM, f"its profiler can sample, and {counters.found}", f"see {counters.name}")
+    if_permitted = " where counters are permitted" if counters.status == UNKNOWN else ""
+    return Check(name, OK, f"its profiler can sample{if_permitted}: profile MODEL --tool pytorch --metrics dram,sm")
 
 
 def check_torchvision(models: Models) -> Check:

@@ -70,11 +70,14 @@ def says(check: Check, status: str, found: str = "", advice: str = "") -> bool:
 
 
 def test_whether_pytorch_can_sample_is_said_and_no_problem_where_it_cannot() -> None:
-    def of(**models: Any) -> Check:
-        return doctor.check_samples_of_torch(Models(torch="2.14.0", **models))
+    def of(permission: str = UNKNOWN, **models: Any) -> Check:
+        counters = Check("counter permission", permission, "only administrators may read the counters", "run as root")
+        return doctor.check_samples_of_torch(Models(torch="2.14.0", **models), counters)
 
     assert says(of(samples=False), OK, "has no torch.profiler.PerformanceMetricsConfig")
-    assert says(of(samples=True, visible_gpus=1), OK, "profile MODEL --tool pytorch --metrics dram,sm")
+    assert says(of(samples=True, visible_gpus=1), OK, "where counters are permitted: profile MODEL --tool pytorch --me")
+    assert says(of(OK, samples=True, visible_gpus=1), OK, "can sample: profile MODEL --tool pytorch --metrics dram,sm")
+    assert says(of(PROBLEM, samples=True, visible_gpus=1), PROBLEM, "only administrators may", "see counter permission")
     assert says(of(samples=True), UNKNOWN, "sees no GPU")
     assert says(of(), UNKNOWN, "no PyTorch that could be asked")
 
