@@ -19,6 +19,8 @@ from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
     dask_option,
+    echo_head,
+    echo_notes,
     engine_of,
     format_option,
     hidden_rows,
@@ -159,7 +161,12 @@ def command(
     if output is not None:
         pictured = _Pictured(history, changes, how, table_of_gates({newest: outcomes}))
         shown.notes = [*shown.notes, *_written(pictured, output, file_format)]
-    show(shown, output_format, head=_head(history, changes))
+    head = _head(history, changes, told=not how.series)
+    if shown.rows or output_format != "text":
+        show(shown, output_format, head=head)
+    else:  # the head says that nothing changed
+        echo_head(head, output_format)
+        echo_notes(shown.notes)
     show_gates({newest: outcomes}, output_format)
     if code := exit_code(outcomes):
         raise click.exceptions.Exit(code)
@@ -323,7 +330,8 @@ def _series(history: History, how: HistoryOptions, output_format: str) -> Table:
     return Table("history", SERIES, rows[:top], [*history.notes, *more])
 
 
-def _head(history: History, changes: list[HistoryChange]) -> Any:
+def _head(history: History, changes: list[HistoryChange], *, told: bool = True) -> Any:
+    """The line above the table; it says the number of changes if they are `told`."""
     from collections import Counter
 
     from ncu_tools.numbers.number_format import counted, plural
@@ -336,6 +344,7 @@ def _head(history: History, changes: list[HistoryChange]) -> Any:
         *([counted(len(commits), "commit", "commits")] if commits else []),
         counted(len(history.names), history.noun, plural(history.noun)),
         *([f"{counted(len(changes), 'change', 'changes')}: {_listed(causes)}"] if changes else []),
+        *(["no change found"] if told and not changes else []),
     ]
     return Head(tuple(history.runs), devices, more=tuple(more))
 
@@ -348,6 +357,4 @@ def _notes(history: History, changes: list[HistoryChange]) -> list[str]:
     notes = list(history.notes)
     if len(history.runs) < 2:
         notes.append("one run is no history: nothing can have changed")
-    elif not changes:
-        notes.append(f"no change was found over {len(history.runs):,} runs")
     return notes
