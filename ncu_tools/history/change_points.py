@@ -47,7 +47,10 @@ FEW, FREEDOM_OF_OTHERS = 6, 4.0
 MARKED_LIMIT = 3.0
 """Normal deviates at a run where something else is known to have changed, which is one test and not a search."""
 OFTEN, LEAST_STEPS = 1 / 3, 4
-"""A count that differs between more of its runs than this, of at least so many steps, is noisy."""
+"""A count that differs between more of its runs than this, of at least so many steps, may be noisy."""
+SMALL_SPAN, TRAVEL = 0.02, 2.5
+"""Such a count is noisy if all its values are within this share, or go to and fro: their steps, added up, are so many
+times the span of the values. Random values of ten runs have 3.3 times, a kernel that every run changes has 1 to 2."""
 SMALLEST_SPREAD = 1e-9
 MOST_RANKED = 200
 
@@ -87,9 +90,18 @@ def normal_deviates(t: Floats, freedom: Floats) -> Floats:
 
 
 def are_noisy(values: Floats, tolerance: float) -> Mask:
-    """Which series (columns of `values`, shape (runs, series)) differ between too many of their runs to be exact."""
+    """Which series of counts (columns of `values`, shape (runs, series)) vary without a change.
+
+    They differ between too many of their runs to be exact, by little or to and fro: a program that is changed in every
+    run has other counts in each, too.
+    """
     steps, changed = _steps(values, tolerance)
-    return (steps >= LEAST_STEPS) & (changed > OFTEN * steps)
+    often = (steps >= LEAST_STEPS) & (changed > OFTEN * steps)
+    with np.errstate(all="ignore"):
+        logs = np.where(values > 0, np.log(values), np.nan)
+        span = np.fmax.reduce(logs, axis=0) - np.fmin.reduce(logs, axis=0)
+        travel = np.nansum(np.abs(np.diff(_last_known(logs), axis=0)), axis=0)
+        return often & ((span < SMALL_SPAN) | (travel > TRAVEL * span))
 
 
 def _steps(values: Floats, tolerance: float) -> tuple[Places, Places]:

@@ -49,10 +49,18 @@ class TestCounts:
     def test_from_nothing_are_a_change(self) -> None:
         assert [one.after for one in shifts_of_counts(np.array([[0.0], [3]]), 0.5)] == [3]
 
-    def test_that_move_in_most_runs_are_noisy_and_of_few_runs_are_not(self) -> None:
-        moving = np.array([[1.0, 1], [2, 1], [3, 1], [4, 2], [5, 2]])
+    def test_that_move_to_and_fro_in_most_runs_are_noisy_and_of_few_runs_are_not(self) -> None:
+        moving = np.array([[1.0, 1], [2, 1], [1, 1], [2, 2], [1, 2]])
         assert are_noisy(moving, 0.0).tolist() == [True, False]
         assert not are_noisy(moving[:4], 0.0).any()
+
+    def test_that_move_by_less_than_two_percent_in_most_runs_are_noisy(self) -> None:
+        assert are_noisy(np.array([[1000.0], [1001], [1002], [1010], [1019]]), 0.0).all()
+        assert not are_noisy(np.array([[1000.0], [1001], [1002], [1010], [1021]]), 0.0).any()
+
+    def test_of_a_kernel_that_is_rewritten_for_every_run_are_exact(self) -> None:
+        flops = np.array([[4.3e12], [2.6e12], [2.3e12], [1.09e12], [1.11e12], [1.1e12]])
+        assert not are_noisy(flops, 0.0).any()
 
 
 class TestNoisyValues:
