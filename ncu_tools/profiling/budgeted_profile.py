@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest
-from ncu_launch.profile.plan import Plan, Request, make_plan
+from ncu_launch.profile.plan import Plan, Request, make_plan, refuse_groups_without_counters
 from ncu_launch.profile.run_outcome import explain
 from ncu_parsers.parquet.writer import write_table
 
@@ -52,7 +52,7 @@ def timeline_folder(folder: Path) -> Path:
 def plan_timeline(request: Request, folder: Path, *, dry: bool) -> tuple[Request, Plan]:
     """Plan the first run, under nsys.
 
-    Raises `WrongUsage` for filters, which the ranking replaces, and for tools that cannot count.
+    Raises `WrongUsage` for filters, which the ranking replaces, and for tools and groups that cannot count.
     """
     if request.kernel or request.launch_skip or request.launch_count:
         raise WrongUsage(
@@ -60,6 +60,7 @@ def plan_timeline(request: Request, folder: Path, *, dry: bool) -> tuple[Request
         )
     if request.tool not in ("auto", "ncu"):
         raise WrongUsage(f"--budget uses nsys and then ncu, not {request.tool}.", advice="Leave out --tool.")
+    refuse_groups_without_counters(request, "ncu")
     first = request.to_trace()
     return first, make_plan(first, timeline_folder(folder), dry=dry)
 

@@ -207,7 +207,7 @@ def make_plan(
     ncu = find_tool("ncu", request.ncu)
     chosen, why = _choose(request, here, ncu, dry)
     _refuse_gpu_metrics(request, chosen)
-    _refuse_groups_without_counters(request, chosen)
+    refuse_groups_without_counters(request, chosen)
     _refuse_power(request, chosen)
     if chosen == PYTORCH_TOOL:
         return _pytorch_plan(request, folder, here, why)
@@ -339,7 +339,7 @@ def _refuse_gpu_metrics(request: Request, tool: str) -> None:
         )
 
 
-def _refuse_groups_without_counters(request: Request, tool: str) -> None:
+def refuse_groups_without_counters(request: Request, tool: str) -> None:
     """Raise `WrongUsage` for groups that are sampled by PyTorch's profiler alone, where it is not asked to."""
     alone = [name for name in request.metrics if name in sampled_groups() and name not in group_names()]
     if alone and not (tool == PYTORCH_TOOL and request.samples_by_pytorch):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.profile.plan import NO_SAMPLES_OF_THE_CPU, TRACED_PROGRAM, Plan, Request, make_plan
+from ncu_launch.profilers import traced_program
 from ncu_launch.profilers.sampling.pytorch_groups import sampled_groups, sampled_metrics
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
 from ncu_launch.profilers.traced_program import _sampling
@@ -60,6 +61,26 @@ def test_metrics_are_asked_for_beside_everything_else_that_is_recorded() -> None
 def test_a_pytorch_without_a_choice_of_the_interval_takes_its_own() -> None:
     asked = _sampling(profiler(PerformanceMetricsConfig=OlderConfig), 0.5, ["a"])
     assert asked[1][CUDA].profiler_configs == [OlderConfig(["a"])]
+
+
+def test_a_driver_that_refuses_is_quoted_and_the_run_is_recorded_without_samples(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started_with: list[list[Any]] = []
+
+    def profile(*, activities: list[Any], record_shapes: bool) -> SimpleNamespace:
+        def start() -> None:
+            started_with.append(activities)
+            if any(isinstance(one, dict) for one in activities):
+                raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+
+        return SimpleNamespace(start=start, record_shapes=record_shapes)
+
+    monkeypatch.setattr(traced_program, "_torch_profiler", lambda: profiler(profile=profile))
+    assert traced_program.started(["0.1", f"{DRAM},{SM}"]).record_shapes
+    sampled = ProfilerActivityConfig([PerformanceMetricsConfig([DRAM, SM], 0.1)])
+    assert started_with == [[CPU, {CUDA: sampled}], [CPU, CUDA]]
+    assert capsys.readouterr().err == "GPU metrics are not sampled: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES\n"
 
 
 def test_what_is_missing_is_said() -> None:

@@ -51,6 +51,10 @@ class TestWhatABudgetRefuses:
         with pytest.raises(WrongUsage, match="--budget uses nsys and then ncu, not operators"):
             plan_timeline(Request(("x",), ("flops",), program=("./a",), tool="operators"), tmp_path, dry=True)
 
+    def test_a_group_without_counters_before_the_timeline_is_recorded(self, tmp_path: Path) -> None:
+        with pytest.raises(WrongUsage, match=r"^nvlink: sampled by PyTorch's profiler.* Here ncu runs\."):
+            plan_timeline(Request(("x",), ("flops", "nvlink"), program=("./a",)), tmp_path, dry=True)
+
     def test_the_timeline_has_a_run_folder_inside_the_runs(self, tmp_path: Path) -> None:
         assert timeline_folder(tmp_path).parent == tmp_path
 
