@@ -259,6 +259,8 @@ class Situation:
         ideal, moved = self.get("ideal_sectors"), self.get("dram_bytes")
         if math.isnan(ideal):
             ideal = self.get("theoretical_sectors") - self.get("excessive_sectors")
+        if math.isnan(ideal):
+            ideal = self.get("sectors_asked_for by rule") * (1 - self.get("excessive_sectors by rule"))
         return moved / (ideal * SECTOR) if ideal > 0 else NAN
 
     # ------------------------------------------------------------------------------------------------------- shape

@@ -149,14 +149,33 @@ def test_a_product_with_a_tile_in_shared_memory_is_not_told_to_make_one() -> Non
 
 def test_many_passes_for_a_request_are_bank_conflicts_where_shared_memory_is_used_and_sectors_where_it_is_not() -> None:
     def first(shared: float) -> LeverAdvice:
-        passes = {"wavefronts_busy": 0.99, "requests_busy": 0.07, "shared_static": shared, "shared_dynamic": 0.0}
-        return advice_on(measured(busy={"l1": 0.99, "l2": 0.06}, **passes)).levers[0]
+        passes = measured(
+            busy={"l1": 0.99, "l2": 0.06},
+            wavefronts_busy=0.99,
+            requests_busy=0.07,
+            shared_static=shared,
+            shared_dynamic=0.0,
+        )
+        return advice_on(passes).levers[0]
 
     conflicts, spread = first(shared=24576.0), first(shared=0.0)
     assert conflicts.lever == "pad-shared-memory"
     assert conflicts.saves.low < 0.2  # that all passes are shared memory's was not counted
     assert conflicts.saves.middle > 0.8
     assert spread.lever == "coalesce"
+
+
+def test_sectors_that_only_a_rule_prints_tell_how_many_bytes_of_dram_coalescing_saves() -> None:
+    def least(**printed: float) -> float:
+        kernel = measured(busy={"dram": 0.62}, dram_bytes=32e6)
+        rules = {f"{name} by rule": value for name, value in {"excessive_sectors": 0.75, **printed}.items()}
+        kernel.numbers.update(rules)
+        found = lever(advice_on(kernel), "coalesce")
+        assert found is not None
+        return found.saves.low
+
+    assert least(sectors_asked_for=1e6) > least() + 0.2  # 0.25 M sectors of 32 bytes are needed: a quarter of the bytes
+    assert least(sectors_asked_for=4e6) == least()  # DRAM moved no more than that
 
 
 def test_a_sum_over_a_block_that_keeps_l1_busy_saves_by_shuffles_and_one_at_dram_does_not() -> None:
