@@ -101,7 +101,8 @@ def are_noisy(values: Floats, tolerance: float) -> Mask:
         logs = np.where(values > 0, np.log(values), np.nan)
         span = np.fmax.reduce(logs, axis=0) - np.fmin.reduce(logs, axis=0)
         travel = np.nansum(np.abs(np.diff(_last_known(logs), axis=0)), axis=0)
-        return often & ((span < SMALL_SPAN) | (travel > TRAVEL * span))
+        noisy: Mask = often & ((span < SMALL_SPAN) | (travel > TRAVEL * span))
+    return noisy
 
 
 def _steps(values: Floats, tolerance: float) -> tuple[Places, Places]:
