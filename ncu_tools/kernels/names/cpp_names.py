@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
@@ -59,14 +60,18 @@ def _part(piece: str) -> NamePart | None:
 
 def split_outside_brackets(text: str, separator: str) -> Iterator[str]:
     """Split a text at separators outside all brackets."""
-    depth, start, place = 0, 0, 0
-    while place < len(text):
-        if depth == 0 and text.startswith(separator, place):
-            yield text[start:place]
-            place += len(separator)
-            start = place
-            continue
-        letter = text[place]
-        depth = depth + 1 if letter in _OPENING else max(depth - 1, 0) if letter in _CLOSING else depth
-        place += 1
+    depth, start = 0, 0
+    for found in _bracket_or(separator).finditer(text):
+        if depth == 0 and found[0] == separator:
+            yield text[start : found.start()]
+            start = found.end()
+        elif found[0] in _OPENING:
+            depth += 1
+        elif found[0] in _CLOSING:
+            depth = max(depth - 1, 0)
     yield text[start:]
+
+
+@lru_cache
+def _bracket_or(separator: str) -> re.Pattern[str]:
+    return re.compile(f"{re.escape(separator)}|[{re.escape(_OPENING + _CLOSING)}]")
