@@ -49,8 +49,9 @@ MARKED_LIMIT = 3.0
 OFTEN, LEAST_STEPS = 1 / 3, 4
 """A count that differs between more of its runs than this, of at least so many steps, may be noisy."""
 SMALL_SPAN, TRAVEL = 0.02, 2.5
-"""Such a count is noisy if all its values are within this share, or go to and fro: their steps, added up, are so many
-times the span of the values. Random values of ten runs have 3.3 times, a kernel that every run changes has 1 to 2."""
+"""Such a count is noisy if all its values are within this share, or go to and fro: their steps add up to more than this
+many times the span of the values. Of random values with a spread of 5 % (simulated), 86 % of five runs, 33 % of eight,
+11 % of ten and 0.1 % of fifteen stay below that, and are taken as exact."""
 SMALLEST_SPREAD = 1e-9
 MOST_RANKED = 200
 

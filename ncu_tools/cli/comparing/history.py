@@ -51,6 +51,10 @@ PAGE = "html"
 MOST_PICTURES, MOST_ROWS_OF_PAGE = 12, 500
 
 
+LEAST_RUNS = 4
+"""With no more runs, counts that move in most of them are nothing to be said."""
+
+
 @dataclass(frozen=True)
 class HistoryOptions:
     """What to show: series `by` kernel, layer, category or step, of those whose name holds `kernel`, and `quantity`.
@@ -357,4 +361,27 @@ def _notes(history: History, changes: list[HistoryChange]) -> list[str]:
     notes = list(history.notes)
     if len(history.runs) < 2:
         notes.append("one run is no history: nothing can have changed")
-    return notes
+    return [*notes, *_often_changed(history, changes)]
+
+
+def _often_changed(history: History, changes: list[HistoryChange]) -> list[str]:
+    """The note on kernels whose counts move in more than a third of the runs, which may vary by themselves."""
+    from collections import Counter
+
+    from ncu_tools.history.change_points import OFTEN
+    from ncu_tools.history.quantities import quantities
+
+    known = quantities()
+    moves = Counter(
+        (one.series, one.quantity)
+        for one in changes
+        if known[one.quantity].exact and not known[one.quantity].is_of_a_launch
+    )
+    often = sorted({history.names[at] for (at, _), count in moves.items() if count > OFTEN * (len(history.runs) - 1)})
+    if not often or len(history.runs) <= LEAST_RUNS:
+        return []
+    names = ", ".join(often[:3]) + (" and others" if len(often) > 3 else "")
+    return [
+        f"counts of {names} move in more than a third of the runs: code that changed each time, or counts that vary by "
+        "themselves, as with other data; two runs of one program tell"
+    ]

@@ -81,6 +81,10 @@ def _draw(panel: Axes, history: History, series: int, quantity: str, changes: Se
     panel.set_axisbelow(True)
     panel.margins(y=0.25)
     whole = known.kind == "count"
+    if whole:
+        from matplotlib.ticker import MaxNLocator
+
+        panel.yaxis.set_major_locator(MaxNLocator(5, integer=True))  # else 3.5 launches are written as 3
     panel.yaxis.set_major_formatter(lambda value, _: FORMATS[known.kind](int(value) if whole else value))
 
 

@@ -78,6 +78,20 @@ class TestTheTable:
         assert (done.exit_code, "no change found" in done.stdout) == (0, True)
         assert "one run is no history" in ran("history", str(tmp_path / "r1")).stderr
 
+    def test_takes_registers_as_exact_however_often_they_move(self, tmp_path: Path) -> None:
+        for number, registers in enumerate((32, 40, 32, 40, 32, 40)):
+            run_folder(tmp_path / f"r{number}", counted("gemm", registers=registers), day(number + 1))
+        found = [one for one in rows(str(tmp_path)) if one["quantity"] == "registers"]
+        assert {(one["before"], one["after"]) for one in found} == {(32.0, 40.0), (40.0, 32.0)}
+        assert len(found) == 5
+
+    def test_says_of_counts_that_move_in_most_runs_that_they_may_vary_by_themselves(self, tmp_path: Path) -> None:
+        for number, instructions in enumerate((5e6, 4e6, 3e6, 2e6, 1e6, 9e5)):
+            run_folder(tmp_path / f"r{number}", counted("gemm", instructions=instructions), day(number + 1))
+        answer = json.loads(ran("history", str(tmp_path), "--format", "json").stdout)
+        assert len([one for one in answer["rows"] if one["quantity"] == "instructions"]) == 5
+        assert any("counts of gemm move in more than a third of the runs" in note for note in answer["notes"])
+
 
 class TestTheOrder:
     def test_is_that_of_commits_before_that_of_the_runs_own_dates(self, tmp_path: Path) -> None:
