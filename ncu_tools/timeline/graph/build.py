@@ -60,11 +60,12 @@ def step_graph(
 class _Delays:
     """What a recording's own launches take, by stream: from a call to an idle stream, and between queued operations.
 
-    `from_end` is the time from the end of a call that took longer than that to its operation, negative if it starts
-    before.
+    Of a call that took longer than `longest` the operation starts `from_end` behind its end, negative if before it;
+    `longest` is the latency, or 0 on a GPU whose operations follow the ends of their calls more evenly than the begins.
     """
 
     latency: Numbers
+    longest: Numbers
     from_end: Numbers
     gap: Numbers
 
@@ -194,29 +195,31 @@ class _Builder:
         behind, lasts = order.start - self.returned, self.returned - self.called
         ended[self.across_lanes[1]] = np.inf  # it waits for another lane, so it is neither queued here nor idle
         idle = ~np.isnan(self.called) & (self.called >= ended)
-        latency, from_end, queued_gap = (np.zeros(len(order)) for _ in range(3))
+        latency, longest, from_end, queued_gap = (np.zeros(len(order)) for _ in range(4))
         for mine in grouped(gpu[order.row]):
             launched = mine[idle[mine]]
             own = limits["latency_ns"]
             if len(launched):
                 own = np.quantile(delay[launched], limits["latency_quantile"], method="lower")
                 own = min(float(own), facts()["stretch"]["starting_ns"])
-            late = behind[launched[lasts[launched] > own]]
+            by_end = len(launched) > 0 and _spread(behind[launched]) < limits["evener"] * _spread(delay[launched])
+            longest[mine] = 0.0 if by_end else own
+            late = behind[launched[lasts[launched] > longest[launched]]]
             late = late[np.abs(late) <= limits["from_end_ns"]]
             queued = gap[mine[np.isfinite(ended[mine]) & (self.called[mine] + own <= ended[mine])]]
             latency[mine] = own
             from_end[mine] = float(np.median(late)) if len(late) else 0.0
             queued_gap[mine] = _typical(queued) if len(queued) else limits["gap_ns"]
-        return _Delays(latency, from_end, queued_gap)
+        return _Delays(latency, longest, from_end, queued_gap)
 
     def _launched_at_the_end(self) -> Mask:
-        """Which operations (by place) were launched as their call returned: it took longer than the latency.
+        """Which operations (by place) were launched as their call returned: it took longer than `longest`.
 
         Calls that wait for what they launched did that before, and those that launch a graph while they run.
         """
         calls, known = self.activity.calls, self.call >= 0
         if self.at_ends is None:
-            at_ends = self.returned - self.called > self.delays.latency
+            at_ends = self.returned - self.called > self.delays.longest
             at_ends &= self.order.start >= self.returned - graph_facts()["stream"]["from_end_ns"]
         else:
             at_ends = np.append(self.at_ends, False)[self.call]
@@ -370,6 +373,11 @@ class _Builder:
             begun = int(np.searchsorted(operations.start[rows], order.start[place]))
             if not (operations.end[rows[:begun]] > self.called[place]).any():
                 found.rest[self.entry[place]] = found.time[self.entry[place]]
+
+
+def _spread(times: Numbers) -> float:
+    """The median distance from the median."""
+    return float(np.median(np.abs(times - np.median(times))))
 
 
 def _typical(gaps: Numbers) -> float:
