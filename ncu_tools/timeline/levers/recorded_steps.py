@@ -15,7 +15,8 @@ from ncu_parsers.timelines.activity.activity import (
     Overheads,
 )
 
-from ncu_tools.timeline.graph.step_graph import Mask
+from ncu_tools.timeline.graph.step_graph import Mask, graph_facts
+from ncu_tools.timeline.intervals import grouped
 from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.timeline import recording_of, step_windows
 
@@ -27,12 +28,17 @@ OfHost = TypeVar("OfHost", ApiCalls, HostRanges, Overheads)
 
 @dataclass(frozen=True)
 class RecordedSteps:
-    """`count` steps from `start` to `end` on all GPUs, in ns; repeated kernels may be layers, so they count as one."""
+    """`count` steps from `start` to `end` on all GPUs, in ns; repeated kernels may be layers, so they count as one.
+
+    `is_rest`: the recording without the time in which the GPU ran work from before it. Calls of that time are left out,
+    although they launched what follows.
+    """
 
     name: str
     count: int
     start: int
     end: int
+    is_rest: bool = False
 
     @property
     def step_ns(self) -> float:
@@ -41,7 +47,10 @@ class RecordedSteps:
 
 
 def recorded_steps(activity: Activity) -> RecordedSteps:
-    """The steps of a recording: marked ones, else the part in which the same kernels repeat, else all of it."""
+    """The steps of a recording: marked ones, else the part in which the same kernels repeat, else all of it.
+
+    All of it is from where the GPU is done with work from before the recording.
+    """
     whole = recording_of(activity)
     call = launching_calls(activity)
     each = []
@@ -52,7 +61,10 @@ def recorded_steps(activity: Activity) -> RecordedSteps:
         if windows:
             each.append((windows, how))
     if not each:
-        return RecordedSteps("recording", 1, *whole)
+        free = _free_of_earlier_work(activity, call)
+        if free is None:
+            return RecordedSteps("recording", 1, *whole)
+        return RecordedSteps("recording behind work from before it", 1, free, whole.end, is_rest=True)
     start = min(windows[0].start for windows, _ in each)
     end = max(max(one.end for one in windows) for windows, _ in each)
     if any(how.startswith("found by repetition") for _, how in each):
@@ -60,8 +72,33 @@ def recorded_steps(activity: Activity) -> RecordedSteps:
     return RecordedSteps("step", max(len(windows) for windows, _ in each), start, end)
 
 
+def _free_of_earlier_work(activity: Activity, call: Integers) -> int | None:
+    """When the last stream that had waited for work from before the recording starts its first operation, in ns.
+
+    Such a stream starts long after its call returned, and nothing recorded ran on its GPU in between. None where no
+    stream waited, or where GPUs did more before that than may be left out.
+    """
+    operations, calls, found = activity.operations, activity.calls, None
+    streams = np.stack([operations.process, operations.device, operations.stream])
+    _, of_stream = np.unique(streams, axis=1, return_inverse=True)
+    for rows in grouped(of_stream.reshape(-1)):
+        first = int(rows[np.argmin(operations.start[rows])])
+        begun = int(operations.start[first])
+        if call[first] < 0 or begun - int(calls.end[call[first]]) < graph_facts()["in_flight"]["least_ns"]:
+            continue
+        here = (operations.process == operations.process[first]) & (operations.device == operations.device[first])
+        between = here & (operations.start < begun) & (operations.end > int(calls.start[call[first]]))
+        if not between.any():
+            found = max(begun, found or begun)
+    if found is None:
+        return None
+    before = operations.start < found
+    lasts = operations.end - operations.start
+    return found if lasts[before].sum() <= LEAST_CUT * lasts.sum() else None
+
+
 def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
-    """The recording from the first launch of its steps to their end; as it is where hardly anything is outside.
+    """The recording from the first launch of its steps, or their start, to their end; as it is if it is little longer.
 
     Calls and ranges that reach beyond that are shortened to it.
     """
@@ -72,7 +109,7 @@ def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
     rows = np.flatnonzero((operations.start >= steps.start) & (operations.start < steps.end))
     call = launching_calls(activity)[rows]
     launched = activity.calls.start[call[call >= 0]]
-    since = min(int(launched.min(initial=steps.start)), steps.start)
+    since = steps.start if steps.is_rest else min(int(launched.min(initial=steps.start)), steps.start)
     until = max(steps.end, int(operations.end[rows].max(initial=steps.end)))
     place = np.full(len(operations), -1, np.int64)
     place[rows] = np.arange(len(rows))

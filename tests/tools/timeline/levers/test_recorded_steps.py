@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from ncu_parsers.timelines.activity.activity import Activity, CollectiveArguments, Dependencies
 
+from ncu_tools.timeline.graph.evidence import SOUND
 from ncu_tools.timeline.levers.recorded_steps import cut_to, recorded_steps
 from ncu_tools.timeline.levers.step_advice import advice_on_recording
 from tests.support.activities import Call, Operation, Range, recording
@@ -63,3 +64,35 @@ def test_what_names_operations_by_their_rows_still_does_after_the_cut() -> None:
     assert (cut.dependencies.before.tolist(), cut.dependencies.after.tolist()) == ([0], [1])
     assert cut.fact is not None
     assert cut.fact.tolist() == list(range(1, 16))
+
+
+def behind_earlier_work(first_ends: int = 30 * US) -> Activity:
+    """Two kernels that the host launches at once and the GPU starts 20 ms later, behind one of another stream."""
+    operations = [
+        Operation(20 * US, first_ends, "first", 1, stream=8),
+        Operation(20 * MS, 21 * MS, "gemm", 2),
+        Operation(21 * MS + US, 22 * MS, "softmax", 3),
+    ]
+    calls = [Call(10 * US, 12 * US, correlation=1), Call(40 * US, 45 * US, correlation=2),
+             Call(50 * US, 55 * US, correlation=3)]  # fmt: skip
+    return recording(operations, calls)
+
+
+def test_time_in_which_the_gpu_ran_work_from_before_the_recording_is_left_out_with_its_calls() -> None:
+    found = advice_on_recording(behind_earlier_work())
+    assert found.step == "recording behind work from before it"
+    assert found.step_ns == 2 * MS
+    assert found.evidence.level == SOUND
+    assert len(found.situation.activity.operations) == 2
+    assert not len(found.situation.activity.calls)
+
+
+def test_a_stream_that_waited_while_its_gpu_ran_something_recorded_cuts_nothing() -> None:
+    assert recorded_steps(behind_earlier_work(first_ends=15 * MS)).name == "recording"
+
+
+def test_earlier_work_is_not_left_out_with_more_of_the_recording_than_a_twentieth() -> None:
+    busy = behind_earlier_work()
+    early = replace(busy.operations, start=busy.operations.start.copy(), end=busy.operations.end.copy())
+    early.start[0], early.end[0] = -MS, 30 * US
+    assert recorded_steps(replace(busy, operations=early)).name == "recording"
