@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ncu_tools.cli.tables.part_text import hanging, paragraph
+from ncu_tools.kernels.names.distinct_names import distinct_names
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import duration, percent
 from ncu_tools.report.step_advice_table import path_rows
+from ncu_tools.timeline.graph.evidence import REFUSED
 from ncu_tools.timeline.levers.step_advice import StepAdvice
 
 Row = dict[str, Any]
+LEAST_NAMED = 0.02
+"""Share of the critical path from which on a kernel of a step without levers is named."""
 
 
 def step_lines(found: StepAdvice, rows: Sequence[Row], width: int) -> Iterator[str]:
@@ -22,6 +29,8 @@ def step_lines(found: StepAdvice, rows: Sequence[Row], width: int) -> Iterator[s
     for number, row in enumerate(rows, start=1):
         yield ""
         yield from _lever_lines(row, number, width)
+    if not rows and found.evidence.level != REFUSED:
+        yield from paragraph(_without_levers(found), width)
     for pair in found.pairs[:2]:
         both = " and ".join(pair.titles)
         text = (
@@ -31,6 +40,22 @@ def step_lines(found: StepAdvice, rows: Sequence[Row], width: int) -> Iterator[s
         )
         yield ""
         yield from paragraph(text, width)
+
+
+def _without_levers(found: StepAdvice) -> str:
+    """What a step without levers is made of, and what would say more."""
+    operations, work = found.situation.activity.operations, found.path.work
+    by_name = np.bincount(operations.name, work, len(operations.names))
+    most = [int(one) for one in np.argsort(-by_name)[:3] if by_name[one] > LEAST_NAMED * found.path.length_ns]
+    told = distinct_names([readable_name(operations.names[one]) for one in most])
+    longest = ", ".join(
+        f"{told[readable_name(operations.names[one])]} ({percent(by_name[one] / found.path.length_ns)})" for one in most
+    )
+    of_path = f" Longest on its path: {longest}." if longest else ""
+    return (
+        f"By times and shapes no lever saves 1 % or more.{of_path} Counters say what bounds a kernel: profile the same "
+        "program with ncu-bench profile, or give ncu-bench advise a report of ncu."
+    )
 
 
 def path_lines(found: StepAdvice, width: int) -> Iterator[str]:

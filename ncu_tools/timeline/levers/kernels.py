@@ -1,4 +1,4 @@
-"""Levers on what kernels do: eager attention, chains of small kernels, layouts, casts, types and shapes of GEMMs."""
+"""Levers on what kernels do: chains of small kernels, layouts, casts, types and shapes of GEMMs."""
 
 from __future__ import annotations
 
@@ -12,104 +12,20 @@ import numpy as np
 from ncu_parsers.timelines.activity.activity import DEVICE_TO_DEVICE, KERNEL, MEMCPY, Integers
 
 from ncu_tools.kernels.names.categories import CATEGORIES
-from ncu_tools.numbers.number_format import counted, duration, percent
+from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.numbers.number_format import scaled as with_prefix
 from ncu_tools.timeline.graph.replay import unchanged
 from ncu_tools.timeline.graph.step_graph import Mask, Numbers
-from ncu_tools.timeline.graph.what_if import WhatIf, all_of, scaled
+from ncu_tools.timeline.graph.what_if import WhatIf, scaled
 from ncu_tools.timeline.levers.lever import StepLever, step_lever
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
 
 GEMM = CATEGORIES[0]
 
 
-def _time(step: StepSituation, rows: Integers | Mask) -> str:
+def time_of(step: StepSituation, rows: Integers | Mask) -> str:
+    """How long operations take together."""
     return duration(float(step.lasts[rows].sum()))
-
-
-# ------------------------------------------------------------------------------------------------------- attention
-
-
-@dataclass(frozen=True)
-class EagerAttention:
-    """One product, softmax, product: the operations from the first to the second, and what the fused one would do.
-
-    `flops` and `least_bytes` are those of fused attention at the shapes of the operators.
-    """
-
-    rows: Integers
-    flops: float
-    least_bytes: float
-
-
-@step_lever("sdpa")
-def fused_attention(step: StepSituation) -> StepLever | None:
-    """Attention in three operators or more."""
-    found = list(eager_attentions(step))
-    rates = gemm_rates(step)
-    if not found or rates is None or not rates.best:
-        return None
-    limits = lever_facts()["attention"]
-    bandwidth = step.bandwidth or _achieved_bandwidth(step)
-    rows = np.concatenate([one.rows for one in found])
-    lasts = np.array([one.rows[-1] for one in found], np.int64)
-    others = np.setdiff1d(rows, lasts)
-    readings = []
-    for of_rate, of_bandwidth in zip(limits["of_rate"], limits["of_bandwidth"], strict=True):
-        by_flops = np.array([one.flops for one in found]) / (of_rate * rates.best) * 1e9
-        memory = of_bandwidth * bandwidth if bandwidth else np.inf
-        by_bytes = np.array([one.least_bytes for one in found]) / memory * 1e9
-        readings.append(np.maximum(by_flops, by_bytes))
-    least, most = (scaled(step.graph, lasts, new / np.maximum(step.lasts[lasts], 1)) for new in readings)
-    middle = scaled(step.graph, lasts, np.sqrt(readings[0] * readings[1]) / np.maximum(step.lasts[lasts], 1))
-    gone = step.gone("", others)
-    likely = gone.likely or gone.least
-    sizes = sorted({(int(one.flops), len(one.rows)) for one in found}, reverse=True)
-    return StepLever(
-        WhatIf("fuse attention (SDPA)", all_of(gone.least, least), all_of(likely, middle), all_of(gone.most, most)),
-        (f"{counted(len(found), 'attention', 'attentions')} of up to {sizes[0][1]} kernels take {_time(step, rows)}, "
-         f"{percent(float(step.lasts[rows].sum()) / max(float(step.lasts.sum()), 1))} of the GPU's time",
-         f"fused: {duration(float(readings[1].sum()))} to {duration(float(readings[0].sum()))}, by "
-         f"{with_prefix(limits['of_rate'][0] * rates.best, 'FLOP/s')} to {with_prefix(rates.best, 'FLOP/s')}, the best "
-         "of the recording's GEMMs"), rows,
-    )  # fmt: skip
-
-
-def eager_attentions(step: StepSituation) -> Iterator[EagerAttention]:
-    """Attentions whose products are of three dimensions, and whose softmax is of the first product's shape."""
-    limits, ranges = lever_facts()["attention"], step.activity.ranges
-    order = step.launch_order
-    operator = step.around[order]
-    starts = np.flatnonzero(np.diff(operator, prepend=-2) != 0)
-    names = [ranges.names[int(ranges.name[one])] if one >= 0 else "" for one in operator[starts].tolist()]
-    ends = np.append(starts[1:], len(order))
-    products = np.array([name in limits["first"] for name in names], np.bool_)
-    for at in (place for place, name in enumerate(names) if name in limits["softmax"]):
-        before = np.flatnonzero(products[max(at - limits["operators"], 0) : at]) + max(at - limits["operators"], 0)
-        behind = np.flatnonzero(products[at : at + limits["operators"]]) + at
-        if len(before) and len(behind) and behind[0] - before[-1] <= limits["operators"]:
-            first, second = int(before[-1]), int(behind[0])
-            work = _fused_work(step, *(int(step.label[order[starts[place]]]) for place in (first, at, second)))
-            if work is not None:
-                yield EagerAttention(order[starts[first] : ends[second]], *work)
-
-
-def _fused_work(step: StepSituation, first: int, softmax: int, second: int) -> tuple[float, float] | None:
-    """FLOPs and least bytes of fused attention: 4 B H S S2 d, and Q, K, V and O once; None for other shapes.
-
-    The products and the softmax are labels of ranges.
-    """
-    one, two = ([shape for shape in step.shapes(operator) or [] if len(shape) == 3] for operator in (first, second))
-    mid = step.shapes(softmax)
-    if len(one) < 2 or len(two) < 2 or not mid or len(mid[0]) < 2:
-        return None
-    (batch, rows, depth), columns, out = one[-2], one[-1][2], two[-1][2]
-    if mid[0][-2:] != [rows, columns] or prod(mid[0]) != batch * rows * columns:
-        return None
-    size = lever_facts()["bytes"].get(next(iter(step.types(first)), ""), 4)
-    flops = 2.0 * batch * rows * columns * (depth + out)
-    least = float(size) * batch * (rows * (depth + out) + columns * (depth + out))
-    return flops, least
 
 
 # ------------------------------------------------------------------------------------------------------------ GEMMs
@@ -170,7 +86,7 @@ def gemm_shapes(step: StepSituation) -> StepLever | None:
     mean = float(rates.flops[slow].sum() / step.lasts[rows].sum() * 1e9)
     return StepLever(
         WhatIf("change shapes of GEMMs", least, None, scaled(step.graph, rows, left)),
-        (f"{counted(len(rows), 'GEMM', 'GEMMs')}, {_time(step, rows)}, at {with_prefix(mean, 'FLOP/s')} in the mean; "
+        (f"{counted(len(rows), 'GEMM', 'GEMMs')}, {time_of(step, rows)}, at {with_prefix(mean, 'FLOP/s')} in the mean; "
          f"the best ones reach {with_prefix(rates.best, 'FLOP/s')}",), rows,
     )  # fmt: skip
 
@@ -193,7 +109,7 @@ def aligned_dimensions(step: StepSituation) -> StepLever | None:
     middle = scaled(step.graph, rows, sum(limits["factor"]) / 2)
     return StepLever(
         WhatIf("align dimensions", least, middle, most),
-        (f"{counted(len(rows), 'GEMM', 'GEMMs')} of dimensions that do not align take {_time(step, rows)}",), rows,
+        (f"{counted(len(rows), 'GEMM', 'GEMMs')} of dimensions that do not align take {time_of(step, rows)}",), rows,
     )  # fmt: skip
 
 
@@ -211,7 +127,7 @@ def tensor_cores(step: StepSituation) -> StepLever | None:
     return StepLever(
         WhatIf("use tensor cores for FP32 GEMMs", scaled(step.graph, rows, limits["least"]), None,
                scaled(step.graph, rows, 1.0 / gain)),
-        (f"{counted(len(rows), 'GEMM', 'GEMMs')} in FP32 take {_time(step, rows)}; "
+        (f"{counted(len(rows), 'GEMM', 'GEMMs')} in FP32 take {time_of(step, rows)}; "
          f"TF32's peak is {gain:.1f} times FP32's"
          + ("" if known else " on most devices"),), rows,
     )  # fmt: skip
@@ -239,13 +155,13 @@ def fused_chains(step: StepSituation) -> StepLever | None:
         return None
     gone = np.array(rows, np.int64)
     of_runs = counted(runs, "run", "runs")
-    evidence = f"{of_runs} of small kernels; {len(gone):,} beside the longest of each, {_time(step, gone)}"
+    evidence = f"{of_runs} of small kernels; {len(gone):,} beside the longest of each, {time_of(step, gone)}"
     if not known:
         evidence += "; which feeds which is not recorded (record_shapes=True)"
         all_gone = step.gone("fuse element-wise chains", gone)
         return StepLever(WhatIf(all_gone.title, unchanged, None, all_gone.most), (evidence,), gone)
     least = np.array(feeding, np.int64)
-    evidence += f"; {len(least):,} take what the one before them gives, {_time(step, least)}"
+    evidence += f"; {len(least):,} take what the one before them gives, {time_of(step, least)}"
     return StepLever(step.gone("fuse element-wise chains", gone, least), (evidence,), gone)
 
 
@@ -289,7 +205,7 @@ def layouts(step: StepSituation) -> StepLever | None:
         return None
     return StepLever(
         step.gone("keep one memory layout", rows),
-        (f"{counted(len(rows), 'kernel', 'kernels')} that change the layout: {_time(step, rows)}",), rows,
+        (f"{counted(len(rows), 'kernel', 'kernels')} that change the layout: {time_of(step, rows)}",), rows,
     )  # fmt: skip
 
 
@@ -305,13 +221,5 @@ def copies_and_casts(step: StepSituation) -> StepLever | None:
     gone = step.gone("copy and cast less", rows)
     return StepLever(
         WhatIf(gone.title, unchanged, None, gone.most),
-        (f"{counted(len(rows), 'cast or copy', 'casts and copies')} within the device: {_time(step, rows)}",), rows,
+        (f"{counted(len(rows), 'cast or copy', 'casts and copies')} within the device: {time_of(step, rows)}",), rows,
     )  # fmt: skip
-
-
-def _achieved_bandwidth(step: StepSituation) -> float | None:
-    """What the recording's own copies within the device reach at best, in B/s, reads and writes; None without one."""
-    operations = step.activity.operations
-    within = (operations.kind == MEMCPY) & (operations.direction == DEVICE_TO_DEVICE) & (operations.bytes > 1 << 20)
-    within &= step.lasts > 0
-    return float((2 * operations.bytes[within] / step.lasts[within] * 1e9).max()) if within.any() else None

@@ -17,6 +17,7 @@ from ncu_tools.timeline.graph.evidence import REFUSED, GraphEvidence
 from ncu_tools.timeline.graph.replay import Change, ReplayTimes
 from ncu_tools.timeline.graph.step_graph import StepGraph
 from ncu_tools.timeline.graph.what_if import Saving, WhatIf, savings
+from ncu_tools.timeline.levers import attention as attention
 from ncu_tools.timeline.levers import host as host
 from ncu_tools.timeline.levers import kernels as kernels
 from ncu_tools.timeline.levers import transfers as transfers

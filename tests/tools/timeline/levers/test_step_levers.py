@@ -248,6 +248,44 @@ class TestAttention:
         assert "sdpa" not in names(step_advice(wide))
 
 
+class TestFusedAttention:
+    """Of 8 x 16 heads over 1,024 x 1,024 and 64 wide: 34.4 GFLOP, which the product beside it does in 0.8 ms."""
+
+    SHAPES: ClassVar = {
+        "aten::bmm": ([[8, 1024, 1024], [8, 1024, 1024]], "c10::BFloat16"),
+        "aten::_flash_attention_forward": ([[8, 1024, 16, 64]] * 3, "c10::BFloat16"),
+    }
+    FLASH_2 = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4>>(Params)"
+
+    def fused(self, length: int, gemm: str = "gemm_best", attention: str = "attn_fwd") -> Activity:
+        names = [("aten::bmm", gemm), ("aten::_flash_attention_forward", attention)]
+        return with_inputs(operators_in_line(names, [400 * US, length]), self.SHAPES)
+
+    def test_that_is_slow_beside_the_best_products_comes_down_to_their_rate_at_most(self) -> None:
+        one = lever(replace(self.fused(3_000 * US), devices={(7, 0): "NVIDIA A100-SXM4-80GB"}), "attention-kernel")
+        at_best = 4 * 8 * 16 * 1024 * 1024 * 64 / (2 * 8 * 1024**3 / 400e-6) * 1e9
+        assert one.saves.low_ns == pytest.approx(0)
+        assert one.saves.likely_ns == pytest.approx(3_000 * US - at_best / 0.7, rel=0.01)
+        assert one.saves.high_ns == pytest.approx(3_000 * US - at_best, rel=0.01)
+        assert one.found.evidence == ("1 attention by shapes: 3 ms, 800 µs at the rate of the recording's best GEMMs",)
+
+    def test_near_the_rate_of_the_products_has_no_lever(self) -> None:
+        assert "attention-kernel" not in names(step_advice(self.fused(1_200 * US)))
+
+    def test_of_unknown_shapes_has_no_lever(self) -> None:
+        found = operators_in_line([("aten::mm", "gemm"), ("aten::other", "attn_fwd")], [100 * US, 3_000 * US])
+        assert "attention-kernel" not in names(step_advice(found))
+
+    def test_by_flash_attention_2_takes_half_to_85_percent_of_its_time_on_hopper(self) -> None:
+        found = self.fused(1_000 * US, gemm="sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n", attention=self.FLASH_2)
+        saves = lever(found, "attention-kernel").saves
+        assert (saves.low_ns, saves.likely_ns, saves.high_ns) == pytest.approx((150 * US, 400 * US, 500 * US), rel=0.01)
+
+    def test_by_flash_attention_2_stays_on_other_gpus(self) -> None:
+        found = replace(self.fused(1_000 * US, attention=self.FLASH_2), devices={(7, 0): "NVIDIA A100-SXM4-80GB"})
+        assert "attention-kernel" not in names(step_advice(found))
+
+
 class TestShapes:
     def products(self, columns: int) -> Activity:
         found = operators_in_line([("aten::mm", "gemm"), ("aten::addmm", "gemm")], [100 * US, 800 * US])
