@@ -2,7 +2,7 @@
 
     python -m benchmarks.house --suite-seconds 280
 
-docs/architecture.md prints the table. tests/whole/test_house.py enforces the limits; this prints the current values.
+docs/dev/architecture.md prints the table. tests/whole/test_house.py enforces the limits; this prints the values.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def inductor_option(command: Function) -> Function:
     return click.option(
         "--inductor", metavar="FOLDER", default="",
         help="For kernels that torch.compile generated: name their operators and lines, from what it wrote into this "
-        "folder (docs/locations.md).",
+        "folder (docs/hotspots.md).",
     )(told)  # type: ignore[return-value]  # fmt: skip
 
 

@@ -37,7 +37,7 @@ from ncu_tools.runs.loading import LAUNCHES
 class CollectedProfile:
     """The result of a profile, stored in its run folder.
 
-    `table` has a row per launch and the columns of docs/architecture.md; it is None if a timeline was recorded
+    `table` has a row per launch and the columns of docs/dev/architecture.md; it is None if a timeline was recorded
     correctly but has no GPU work, as explained in `idle`. `announced` are notes that the listener got before the run,
     `notes` all others; `against_expected` are sentences on measured and expected FLOPs. `failure` is the reason why the
     run collected less than requested, None if it succeeded.

@@ -1,4 +1,4 @@
-"""The six studies of docs/studies: each small, through its own commands, and the commands and figures of its page."""
+"""The six studies of docs/dev/studies: each small, through its own commands, and the commands and figures of its page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 
-STUDIES = ROOT / "docs" / "studies"
+STUDIES = ROOT / "docs" / "dev" / "studies"
 PAGES = sorted(STUDIES.glob("s[1-6]-*.md"))
 QUICK = ("--max-time", "0.05", "--warmup", "1", "--on", "cpu")
 NETS = """

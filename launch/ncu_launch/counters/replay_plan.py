@@ -16,7 +16,7 @@ from ncu_launch.counters.pass_counts import Passes
 PLANS = ("auto", "one-run", "two-runs")
 
 PASS_S = 0.04
-"""Overhead of ncu per pass of a replayed launch: 0.03 to 0.045 s on an H100 (docs/gpu-validation.md)."""
+"""Overhead of ncu per pass of a replayed launch: 0.03 to 0.045 s on an H100 (docs/dev/gpu-validation.md)."""
 SINGLE_PASS_S = 0.02
 """Overhead of a launch that is not replayed, since nothing is saved, restored or flushed; measured likewise."""
 DEVICE_COPY_BYTES_PER_S = 1.2e11

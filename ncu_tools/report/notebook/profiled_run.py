@@ -107,7 +107,7 @@ class ProfiledRun:
 
     @property
     def launches(self) -> pandas.DataFrame:
-        """A row per launch: the columns of docs/architecture.md, then every metric of the report, in base units."""
+        """A row per launch: the columns of docs/dev/architecture.md, then every metric of the report, in base units."""
         return _frame(self._table)
 
     @property

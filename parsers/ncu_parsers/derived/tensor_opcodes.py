@@ -27,8 +27,8 @@ CHECKED = frozenset(
     }
 )  # fmt: skip
 """Instructions and input types whose operations by shape were checked. In matrix products, convolutions and attention
-on an H100 they equal the operation counters exactly (docs/gpu-validation.md); HMMA agreed with the tensor pipe of an
-A40."""
+on an H100 they equal the operation counters exactly (docs/dev/gpu-validation.md); HMMA agreed with the tensor pipe of
+an A40."""
 
 _SHAPED = r"(?P<unit>[HIDBQO]MMA)(?P<sparse>\.SP)?(?:\.SF)?\.(?P<m>16|8)x?(?P<n>8)x?(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
 _OF_A_GROUP = r"(?P<unit>[HIQB]GMMA)(?P<sparse>\.SP)?\.(?P<m>64)x(?P<n>\d+)x(?P<k>\d+)(?P<rest>(?:\.\w+)*)"

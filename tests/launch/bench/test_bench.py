@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -27,11 +26,10 @@ from ncu_launch.workload.workload import Step, prepared
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.parquet.reader import read_bench
 from ncu_parsers.parquet.writer import write_table
-from ncu_parsers.schema.bench_table import COLUMNS, appended, bench_table, with_row
+from ncu_parsers.schema.bench_table import appended, bench_table, with_row
 
 from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
-from tests.conftest import ROOT
 from tests.support.installed import WITHOUT_TORCH, needs_torch
 from tests.support.models.models_here import models_run_here
 from tests.support.nightly import by_day
@@ -514,8 +512,3 @@ class TestTheTable:
         found = zip(*(table.column(name).to_pylist() for name in ("point", "batch_size")), strict=True)
         assert list(found) == [("a", 1), ("b", 2), ("c", 1), ("d", 1)]
         assert table.schema.metadata == bench_table([], asked=["bench"]).schema.metadata
-
-    def test_its_columns_are_those_in_docs_bench(self) -> None:
-        page = (ROOT / "docs" / "bench.md").read_text("utf-8")
-        found = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
-        assert found == [(one.name, one.unit, one.meaning, one.null) for one in COLUMNS]

@@ -1,4 +1,4 @@
-"""The options of all commands as a table of docs/options.md."""
+"""Every command, view and option of the program, and the options as a table of docs/reference/commands.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ncu_tools.cli import cli
 from ncu_tools.cli.option_kinds.list_option import ListOption
 from ncu_tools.cli.views import Verb
 
-START, END = "<!-- options: python -m tests.update_expectations -->\n", "<!-- end of options -->"
 MANY = 14
 """From so many commands on, those without the option are fewer words."""
 
@@ -70,10 +69,3 @@ def _takes(option: click.Option) -> str:
     if isinstance(option, ListOption):
         return f"a list: {words}"
     return f"{words}, repeated" if option.multiple else words
-
-
-def with_options(text: str) -> str:
-    """The page with its table made anew."""
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    return before + start + options_table() + end + after

@@ -7,8 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ncu_tools.cli.option_kinds.list_option import ListOption, list_option
-from tests.conftest import ROOT
-from tests.support.pages.options_page import options, with_options
+from tests.support.pages.options_page import options
 
 
 @click.command()
@@ -49,11 +48,6 @@ def test_the_value_behind_the_last_comma_is_completed() -> None:
     context = click.Context(command)
     assert [one.value for one in option.shell_complete(context, "forward,ba")] == ["forward,backward"]
     assert [one.value for one in option.shell_complete(context, "fo")] == ["forward"]
-
-
-def test_the_page_of_options_is_that_of_the_commands() -> None:
-    page = (ROOT / "docs" / "options.md").read_text("utf-8")
-    assert with_options(page) == page
 
 
 SELECTING = ("--kernel", "--phase", "--layer", "--device", "--rank", "--point")

@@ -40,7 +40,7 @@ def columns_option(function: Function) -> Function:
     """--columns: metrics as columns, by full name, short name or set."""
     return click.option(
         "--columns", metavar="LIST", multiple=True, shell_complete=_completions,
-        help="Show these metrics: short names, sets, or names in full, with commas between (docs/columns.md).",
+        help="Show these metrics: short names, sets, or names in full, with commas between (docs/hotspots.md).",
     )(function)  # fmt: skip
 
 

@@ -37,7 +37,7 @@ FROM_NAMES = {
     CATEGORY: "the category of the kernel by its name, and its operator where the name says too little",
     DECIDED_BY: "what decided on the category: a rule with where such names come from, or an operator",
 }
-"""Columns that derive from kernel names, in every run -> their meaning (docs/categories.md)."""
+"""Columns that derive from kernel names, in every run -> their meaning (docs/hotspots.md)."""
 NEAR_NAMES = 5
 _table = partial(table_beside, __file__, "columns")
 
@@ -149,7 +149,7 @@ def _unknown(name: str, in_run: Collection[str], own: Collection[str]) -> WrongU
     return WrongUsage(
         f"There is no column {name}.",
         likely,
-        f"Name a metric in full, a short name or a set: {', '.join(sets())} (docs/columns.md lists them).",
+        f"Name a metric in full, a short name or a set: {', '.join(sets())} (docs/hotspots.md lists them).",
     )
 
 

@@ -18,7 +18,7 @@ from ncu_tools.kernels.source.stalls import stalls
 from ncu_tools.kernels.view.columns.column_names import COMBINED, METRIC_NAME, combined_by, short_names
 
 OF_GROUPS = "NVIDIA's section files, as ncu-bench machines --metrics has them"
-OF_CONTRACT = "ncu-bench (docs/architecture.md)"
+OF_CONTRACT = "ncu-bench (docs/dev/architecture.md)"
 OF_STALLS = "NVIDIA, Nsight Compute, Kernel Profiling Guide, Warp Scheduler States"
 STALLED = (
     "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio",
