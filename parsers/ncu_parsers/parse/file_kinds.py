@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ncu_parsers.binaries.elf import FATBIN
+from ncu_parsers.binaries.elf import MAGIC as ELF
 from ncu_parsers.detect.other_tools import is_json_of_other_tool
 from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.report_data.report import Report, StreamedReport
@@ -84,6 +86,8 @@ PLANES = (b"\x12\x0e/host:metadata", b"\x12\x09/host:CPU", b"\x12\x0d/device:GPU
 STAGES = (b"\x12\x06Kernel\x20\x02",)
 """The stage of kernels as PyTorch's newer profiler names it in Perfetto's traces, a stage of computing."""
 SQLITE = b"SQLite format 3\0"
+PTX = (b"\n.target sm_",)
+"""Each PTX file names the architecture that it was made for."""
 
 KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.streaming.binary_launches", (MAGIC,), in_parts=True, by_others=True),
@@ -96,6 +100,8 @@ KINDS: tuple[FileKind, ...] = (
         by_others=True, in_parts=True, ranges_apart=True,
         origin="nsys", activity=("ncu_parsers.launches.nsys.nsys_rep", "read_activity"), trims=True,
     ),
+    FileKind("ncu_parsers.binaries.not_a_report", (ELF, FATBIN)),
+    FileKind("ncu_parsers.binaries.not_a_report", (b"//", b".version"), words=PTX),
     FileKind("ncu_parsers.timelines.formats.rocprofv3", (b"{",), words=ROCPROFV3, origin="rocprofv3"),
     FileKind("ncu_parsers.timelines.formats.xplane", (b"\n",), (".xplane.pb",), PLANES, origin="xplane"),
     FileKind(

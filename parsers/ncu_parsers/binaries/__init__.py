@@ -1,0 +1,1 @@
+"""Kernels in compiled code, without a run: cubins, fatbins, libraries, PTX, caches, and what ptxas prints."""

@@ -1,0 +1,31 @@
+"""NVIDIA's libraries whose licence forbids disassembly: their kernels are listed with resources, and left alone else.
+
+Source: "CUDA Toolkit End User License Agreement", 1.2 (reverse engineer, decompile, disassemble), and those of cuDNN,
+cuTENSOR and TensorRT. NCCL, CUB, CUTLASS and CCCL are under open licences.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_LIBRARIES = {
+    "cublas": "cuBLAS", "cudnn": "cuDNN", "cufft": "cuFFT", "curand": "cuRAND", "cusolver": "cuSOLVER",
+    "cusparse": "cuSPARSE", "cutensor": "cuTENSOR", "npp": "NPP", "nvjpeg": "nvJPEG", "nvinfer": "TensorRT",
+    "cudss": "cuDSS", "nvshmem": "NVSHMEM", "nvtiff": "nvTIFF", "nvcomp": "nvCOMP", "cudla": "cuDLA",
+}  # fmt: skip
+"""Beginning of a file's name behind `lib` -> what the library is called."""
+_FILE = re.compile(rf"(?:lib)?({'|'.join(_LIBRARIES)})\w*(?:[.-].*)?$")
+_KERNELS = re.compile(
+    r"cublas|cudnn|cusparse|cusolver|cufft|(?:^|_)(?:maxwell|volta|turing|ampere|hopper|cutlass_\d+)_\w*(?:gemm|cudnn|conv)"
+    r"|sm\d+_xmma_|nvjet_|^_Z\w*(?:5xmma|4xmma)"
+)
+"""Kernels of these libraries that were linked into a program or another library."""
+
+
+def library_of(path: str, kernel: str = "") -> str:
+    """The library that forbids disassembly: that the file is, or that a kernel with this mangled name is of; else ""."""
+    found = _FILE.match(Path(path).name.lower())
+    if found:
+        return _LIBRARIES[found[1]]
+    return "a library of NVIDIA" if kernel and _KERNELS.search(kernel) else ""
