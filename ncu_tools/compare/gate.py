@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ncu_launch.errors import WrongUsage
 
@@ -76,12 +76,17 @@ class Gate:
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """The outcome of a gate, and a sentence with the numbers or the reason for a refusal."""
+    """The outcome of a gate, and a sentence with the numbers or the reason for a refusal.
+
+    `subjects` are the full names, in the new run, of the kernels or other subjects that have this outcome; none for a
+    whole run.
+    """
 
     gate: Gate
     outcome: str
     reason: str
     refusal: Refusal | None = None
+    subjects: tuple[str, ...] = ()
 
 
 def parse_gate(text: str) -> Gate:
@@ -176,7 +181,8 @@ def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOut
     shown = [_at_most(gate, held, subjects.noun)] if worst == PASSED else shortened(reasons, MOST_NAMED)
     left = [f"not held: {', '.join(shortened(not_gated, MOST_NAMED))}"] if not_gated else []
     refusal = next((one.refusal for one, outcome, _ in judged if outcome == worst == REFUSED), None)
-    return _ended(gate, worst, "; ".join([*shown, *left]), refusal)
+    named = tuple(one.names[-1] for one, outcome, _ in judged if outcome == worst)
+    return replace(_ended(gate, worst, "; ".join([*shown, *left]), refusal), subjects=named)
 
 
 def _called(subject: Subject, noun: str) -> str:

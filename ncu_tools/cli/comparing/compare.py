@@ -11,6 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.comparing.old_gates import RemovesOldGates
 from ncu_tools.cli.comparing.shown_gates import require_gates, show_gates, table_of_gates, write_junit
+from ncu_tools.cli.comparing.shown_on_github import GITHUB, gate_format_options, require_github, show_on_github
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
@@ -21,7 +22,6 @@ from ncu_tools.cli.options import (
     dask_option,
     echo_heads,
     echo_markdown,
-    format_option,
     options_in,
     show,
     terminal_width,
@@ -90,7 +90,7 @@ ORDER = Words(
 )  # fmt: skip
 @selection_options
 @dask_option
-@format_option
+@gate_format_options
 @options_in(CompareOptions, "how")
 def command(
     runs: tuple[str, ...],
@@ -99,6 +99,7 @@ def command(
     junit: Path | None,
     dask: str | None,
     output_format: str,
+    comment: bool,
     only: Selection | None,
 ) -> None:
     """Show what changed from the run BASE to the run NEW, and check it against limits. More runs may follow.
@@ -124,6 +125,7 @@ def command(
       ncu-bench compare before after --sort time --top 10 --format markdown
       ncu-bench compare before.csv after.csv --pair rms_norm=norm_v2 --fail-on "kernel:norm:time>5%"
       ncu-bench compare before after --layers --fail-on "time>5%" --junit gates.xml
+      ncu-bench compare before after --fail-on "any:time>5%" --format github --comment
       ncu-bench compare before.ncu-rep after.ncu-rep --by line --kernel softmax
       ncu-bench compare sweep --across dtype
       ncu-bench compare t4 l4 a100
@@ -134,6 +136,7 @@ def command(
     how = how.with_group_of_flags()
     limits = gates_of_two_runs(gates)
     require_gates(junit, limits, runs)
+    require_github(output_format, comment)
     if how.depth is not None and how.group != LAYER:
         raise WrongUsage("--depth goes with layers.", advice="Add --by layer.")
     require_no_dask(only, dask)
@@ -155,7 +158,10 @@ def command(
     }
     write_junit(junit, outcomes)
     try:
-        _show(compared, outcomes, output_format)
+        if output_format == GITHUB:
+            show_on_github(compared.table, outcomes, compared.heads, comment=comment)
+        else:
+            _show(compared, outcomes, output_format)
     except BrokenPipeError:
         if not limits:  # else the exit code is the verdict, whoever reads the table
             raise

@@ -14,6 +14,7 @@ from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.comparing.old_gates import RemovesOldGates
 from ncu_tools.cli.comparing.shown_gates import require_gates, rows_of_gates, show_gates, table_of_gates, write_junit
+from ncu_tools.cli.comparing.shown_on_github import GITHUB, gate_format_options, require_github, show_on_github
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
     FILE,
@@ -22,7 +23,6 @@ from ncu_tools.cli.options import (
     echo_head,
     echo_notes,
     engine_of,
-    format_option,
     hidden_rows,
     options_in,
     require_other_output,
@@ -99,7 +99,7 @@ class HistoryOptions:
 )  # fmt: skip
 @top_option("changes")
 @dask_option
-@format_option
+@gate_format_options
 @options_in(HistoryOptions, "how")
 def command(
     runs: tuple[str, ...],
@@ -110,6 +110,7 @@ def command(
     output: Path | None,
     dask: str | None,
     output_format: str,
+    comment: bool,
 ) -> None:
     """Show what changed over many runs of one program: when, by which commit, and whether it is the code.
 
@@ -145,6 +146,7 @@ def command(
     _require_names(how)
     limits = [parse_gate(text) for text in gates]
     require_gates(junit, limits, runs)
+    require_github(output_format, comment)
     file_format = format_of(output, PAGE)
     if output is not None:
         require_other_output(output, runs)
@@ -166,12 +168,15 @@ def command(
         pictured = _Pictured(history, changes, how, table_of_gates({newest: outcomes}))
         shown.notes = [*shown.notes, *_written(pictured, output, file_format)]
     head = _head(history, changes, told=not how.series)
-    if shown.rows or output_format != "text":
+    if output_format == GITHUB:
+        show_on_github(shown, {newest: outcomes}, [head], comment=comment)
+    elif shown.rows or output_format != "text":
         show(shown, output_format, head=head)
     else:  # the head says that nothing changed
         echo_head(head, output_format)
         echo_notes(shown.notes)
-    show_gates({newest: outcomes}, output_format)
+    if output_format != GITHUB:
+        show_gates({newest: outcomes}, output_format)
     if code := exit_code(outcomes):
         raise click.exceptions.Exit(code)
 
