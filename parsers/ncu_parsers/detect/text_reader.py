@@ -283,8 +283,9 @@ def _who(launch: Launch) -> tuple[object, ...]:
 def _agree(one: Launch, other: Launch) -> bool:
     if None not in (one.device_id, other.device_id) and one.device_id != other.device_id:
         return False
-    if one.grid and other.grid and one.grid != other.grid:
-        return False
+    for own, its in ((one.grid, other.grid), (one.block, other.block)):
+        if own and its and own != its:
+            return False
     times = {launch.attributes["Kernel Time"] for launch in (one, other) if "Kernel Time" in launch.attributes}
     if len(times) > 1:
         return False

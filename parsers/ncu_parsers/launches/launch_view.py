@@ -36,6 +36,7 @@ from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.activity import (
     FACTS,
+    FARTHEST,
     KERNEL,
     MISSING,
     OPERATION_KINDS,
@@ -307,7 +308,7 @@ class _LaunchView:
             ("registers_per_thread", "register/thread", [one.registers for one in facts]),
             ("shared_memory_bytes", "byte", [one.shared_memory for one in facts]),
         ):
-            numbers = np.array([MISSING if one is None else one for one in said], np.int64)
+            numbers = np.array([MISSING if one is None or one >= FARTHEST else one for one in said], np.int64)
             yield title, unit, _wholes(numbers[fact], pa.int64())
         occupancy = np.array([one.occupancy for one in facts], np.float64)
         yield "estimated_occupancy_percent", "%", arrays.floats(occupancy[fact])

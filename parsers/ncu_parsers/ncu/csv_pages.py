@@ -58,7 +58,8 @@ UI_LABELS = {
 }
 """Columns of the user interface's summary page, which have their unit in brackets."""
 
-_ROW_START = re.compile(r'"\d+","\d+","')
+_ROW_START = re.compile(r'(?<![,;\t])"\d+","\d+","')  # behind a delimiter these are context and stream, not ids
+_ENDS_IN_A_CELL = re.compile(r'"[,;\t]\Z')
 _TITLE_AND_UNIT = re.compile(r"(?P<title>.*?)\s*\[(?P<unit>[^\]]*)\]$")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
@@ -71,11 +72,13 @@ def open_page(line: str) -> Page | None:
     """The page whose header `line` is; None if it is no header.
 
     A program that prints without a newline leaves its text in front of the header, so the header may start inside the
-    line.
+    line. A script may have put other columns in front of the ids: those belong to the header.
     """
     if not any(title in line for title in KERNEL_TITLES):
         return None
     start = min((at for at in (line.find('"ID"'), line.find('"Process ID"')) if at >= 0), default=0)
+    if _ENDS_IN_A_CELL.search(line, 0, start):
+        start = line.find('"')
     quoted = line[start:].startswith('"')
     for delimiter in DELIMITERS:
         header = split_row(line[start:].rstrip(), delimiter)
@@ -143,6 +146,10 @@ class _CsvPage:
 
     def _is_row(self, cells: list[str]) -> bool:
         return all(at < len(cells) and whole(cells[at]) is not None for at in self._whole_at)
+
+    def _fits(self, cells: list[str]) -> bool:
+        """True if a row is no longer than the header; a comma behind the last cell gives an empty one more."""
+        return len(cells) <= len(self.header) or (len(cells) == len(self.header) + 1 and not cells[-1])
 
     def _last_of(self, *names: str) -> int:
         """Index of the last column among the identity columns and `names`: a row must be at least that long."""
@@ -224,7 +231,7 @@ class LongPage(_CsvPage):
     def judge(self, line: str) -> tuple[str, list[str]]:
         """The kind of a line, and the cells of a metric or rule row."""
         cells = self._cells(line)
-        if cells is None or not self.last_at < len(cells) <= len(self.header) + 1:
+        if cells is None or self.last_at >= len(cells) or not self._fits(cells):
             return self._broken(line), []
         if not is_rule(cells[self.name_at]):
             return report.METRICS, cells
@@ -304,7 +311,7 @@ class WidePage(_CsvPage):
                 self.units = cells
                 return report.UNITS, []
         cells = self._cells(line)
-        if cells is None or not len(self.header) <= len(cells) <= len(self.header) + 1:
+        if cells is None or len(cells) < len(self.header) or not self._fits(cells):
             return self._broken(line), []
         self.rows += 1
         return report.METRICS, cells
@@ -322,7 +329,7 @@ class SummaryPage(_CsvPage):
     def feed(self, line: str) -> str:
         """Take in one line: a metric of one kernel, or something else."""
         cells = self._cells(line)
-        if cells is None or not self.last_at < len(cells) <= len(self.header) + 1:
+        if cells is None or self.last_at >= len(cells) or not self._fits(cells):
             return self._broken(line)
         section = cells[self.column["Section Name"]] if "Section Name" in self.column else ""
         launch = self._launch(cells)

@@ -108,7 +108,7 @@ def _of_pytest(root: Mapping[str, Any]) -> PointFile:
 
 
 def _of_nvbench(root: Mapping[str, Any]) -> PointFile:
-    names = {one.get("id"): _text(one.get("name")) for one in _objects(root.get("devices"))}
+    names = {str(one.get("id")): _text(one.get("name")) for one in _objects(root.get("devices"))}
     used: dict[str, None] = {}
     points = []
     for benchmark in _objects(root.get("benchmarks")):
@@ -116,7 +116,7 @@ def _of_nvbench(root: Mapping[str, Any]) -> PointFile:
             found = _summaries(state.get("summaries"))
             time = next((found[tag] for tag in TIMES if found.get(tag, 0.0) > 0), 0.0)
             if time > 0 and not state.get("is_skipped"):
-                device = names.get(state.get("device"), "")
+                device = names.get(str(state.get("device")), "")
                 used[device] = None
                 axes = [f"{one.get('name')}={one.get('value')}" for one in _objects(state.get("axis_values"))]
                 name = " ".join([_text(benchmark.get("name")), *axes, *([f"on {device}"] if len(names) > 1 else [])])

@@ -93,13 +93,15 @@ def _scaled_word(word: str) -> tuple[str, float]:
 # ------------------------------------------------------------------------------------------------------- numbers
 
 DECIMALS = (".", ",")
+OTHER_GROUPING = "'’ \u00a0\u2009\u202f"
+"""What groups thousands in some locales, beside the mark that is not the decimal one: apostrophes and narrow blanks."""
 
 
 @cache
 def _form(decimal: str) -> re.Pattern[str]:
     """The pattern of a number with this decimal mark."""
     grouping = "," if decimal == "." else "."
-    whole = rf"\d+|\d{{1,3}}(?:[{grouping}'’\s]\d{{2,3}})*[{grouping}'’\s]\d{{3}}"
+    whole = rf"\d+|\d{{1,3}}(?:[{grouping}{OTHER_GROUPING}]\d{{2,3}})*[{grouping}{OTHER_GROUPING}]\d{{3}}"
     return re.compile(
         rf"(?P<sign>[+-]?)(?P<whole>{whole})?(?:[{decimal}](?P<fraction>\d*))?(?:[eE](?P<exponent>[+-]?\d+))?$"
     )

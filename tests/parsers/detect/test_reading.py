@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,36 @@ class TestNoise:
         assert "1 line held bytes that are not text; they were replaced" in report.notes[0]
 
 
+class TestColumnsInAnotherOrder:
+    @pytest.mark.parametrize("make", [dialects.long, dialects.wide])
+    @pytest.mark.parametrize("title", ["Kernel Name", "Context", "Process Name"])
+    def test_a_column_in_front_of_the_ids_does_not_shift_the_others(
+        self, make: Callable[..., str], title: str, tmp_path: Path
+    ) -> None:
+        rows = list(csv.reader(make([one_launch(3, 1000), one_launch(4, 2000)], PLAIN).splitlines()))
+        at = rows[0].index(title)
+        text = "\n".join(dialects.quoted([row[at], *row[:at], *row[at + 1 :]]) for row in rows)
+        report = read(text + "\n", tmp_path)
+        assert [(one.launch_id, one.kernel_name, one.context) for one in report.launches] == [
+            (3, "kernel", 1), (4, "kernel", 1),
+        ]  # fmt: skip
+        assert values(report, "gpu__time_duration.sum") == [1000, 2000]
+
+    @pytest.mark.parametrize("make", [dialects.long, dialects.wide])
+    def test_a_row_with_more_cells_than_the_header_is_broken(self, make: Callable[..., str], tmp_path: Path) -> None:
+        *above, last = make([one_launch(0, 1000), one_launch(1, 2000)], PLAIN).splitlines()
+        report = read("\n".join([*above, last.replace('"4711"', '"4711","new"')]) + "\n", tmp_path)
+        assert values(report, "gpu__time_duration.sum") == [1000]
+        assert report.lines[kinds.BROKEN] == 1
+
+    def test_context_and_stream_of_a_damaged_row_are_not_taken_for_ids(self, tmp_path: Path) -> None:
+        rules = [("SpeedOfLight", "Bottleneck", "OPT", "text")]
+        lines = dialects.long([one_launch(0, 1000)], PLAIN, rules=rules).splitlines()
+        report = read("\n".join([*lines[:-1], lines[-1].replace('"4711","app"', '"4711""app"')]) + "\n", tmp_path)
+        assert [(one.process_id, one.launch_id) for one in report.launches] == [(4711, 0)]
+        assert report.lines[kinds.BROKEN] == 1
+
+
 class TestSeveralTablesInOneFile:
     def test_the_same_launches_under_two_headers_are_joined(self, tmp_path: Path) -> None:
         time = dialects.long([one_launch()], PLAIN)
@@ -82,6 +114,11 @@ class TestSeveralTablesInOneFile:
             dialects.long([one_launch(0, 1000)], PLAIN) + dialects.long([one_launch(0, 1100)], PLAIN), tmp_path
         )
         assert values(report, "gpu__time_duration.sum") == [1000, 1100]
+
+    def test_the_same_ids_with_another_block_size_are_another_launch(self, tmp_path: Path) -> None:
+        first, second = one_launch(0, 64, "dram__bytes.sum", "byte"), one_launch(0, 1000, block=(256, 1, 1))
+        report = read(dialects.long([first], PLAIN) + dialects.long([second], PLAIN), tmp_path)
+        assert [one.block for one in report.launches] == [(1, 1, 1), (256, 1, 1)]
 
     def test_ids_that_restart_in_another_process_are_other_launches(self, tmp_path: Path) -> None:
         report = read(dialects.long([one_launch(0, process_id=1), one_launch(0, process_id=2)], PLAIN), tmp_path)

@@ -136,3 +136,11 @@ def test_whatever_stands_in_the_file_is_refused_or_read(
     path.write_text(json.dumps({**(PYTEST if key == "machine_info" else NVBENCH), other: value}))
     with suppress(NcuBenchError):
         assert read_points(path).points
+
+
+def test_a_device_whose_id_is_no_number_is_a_device_without_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "points.json"
+    path.write_text(
+        json.dumps({**NVBENCH, "devices": [{"id": {}}], "benchmarks": [{"name": "a", "states": [state(0, "1e-4")]}]})
+    )
+    assert [point.time_ns for point in read_points(path).points] == [pytest.approx(1e5)]

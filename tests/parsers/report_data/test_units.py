@@ -50,7 +50,21 @@ def test_an_ambiguous_number_follows_the_locale_of_its_table(text: str, with_poi
 
 @pytest.mark.parametrize(
     "text",
-    ["", "nan", "n/a", "CachePreferNone", "0x12", "12 13", "1,2,3", "127.0.0.1", "--", "-", "1e400", "(1, 1, 1)"],
+    [
+        "",
+        "nan",
+        "n/a",
+        "CachePreferNone",
+        "0x12",
+        "12 13",
+        "1,2,3",
+        "127.0.0.1",
+        "--",
+        "-",
+        "1e400",
+        "(1, 1, 1)",
+        "806\x0c985",
+    ],
 )
 def test_texts_that_are_no_numbers_give_none(text: str) -> None:
     assert POINT.parse(text) is None

@@ -85,6 +85,21 @@ def test_a_kernel_has_its_name_times_device_stream_and_shape_in_blocks(tmp_path:
     assert found.vendors[PROCESS, 1] is Vendor.AMD
 
 
+def test_a_kernel_without_ids_is_not_taken_for_kernel_0_on_stream_0(tmp_path: Path) -> None:
+    one = dispatch(0, 10, 0)
+    del one["dispatch_info"]["kernel_id"]
+    one["stream_id"] = {}
+    found = recorded(tmp_path, rocprof([one])).operations
+    assert [found.names[code] for code in found.name] == ["(kernel without a name)"]
+    assert found.stream.tolist() == [MISSING]
+
+
+def test_shared_memory_beyond_64_bits_is_unknown(tmp_path: Path) -> None:
+    large, small = dispatch(0, 10, 0), dispatch(20, 30, 0)
+    large["dispatch_info"]["group_segment_size"] = 2**70
+    assert table_of(tmp_path, rocprof([large, small]))["shared_memory_bytes"].to_pylist() == [None, 512]
+
+
 def test_a_copy_has_its_direction_bytes_and_the_gpu_at_its_end(tmp_path: Path) -> None:
     copies = [
         copy(0, 10, 2, CPU_AGENT, AGENT), copy(20, 30, 3, SECOND_AGENT, CPU_AGENT), copy(40, 50, 4, AGENT, AGENT),

@@ -40,13 +40,14 @@ COPIED = {
 }
 """Ends of the names of copies (rocprofiler_memory_copy_operation_t) -> Kineto's word, direction, memory."""
 
+UNNAMED = "(kernel without a name)"
 OTHER_COPY = ("", activity.OTHER_DIRECTION, activity.UNKNOWN_MEMORY, activity.UNKNOWN_MEMORY)
 
 Known = TypeVar("Known")
 
 
 class _Handle(msgspec.Struct, frozen=True, gc=False):
-    handle: int = 0
+    handle: int | None = None
 
 
 class _Correlation(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +63,7 @@ class _Size(msgspec.Struct, frozen=True, gc=False):
 class _Dispatch(msgspec.Struct, frozen=True, gc=False):
     agent_id: _Handle = _Handle()
     queue_id: _Handle = _Handle()
-    kernel_id: int = 0
+    kernel_id: int | None = None
     group_segment_size: int | None = None
     workgroup_size: _Size = _Size()
     grid_size: _Size = _Size()
@@ -204,7 +205,8 @@ class _Process:
         strings = _decoded(tool.strings, dict[str, msgspec.Raw]) or {}
         self._operations = [one or _Named() for one in self._items(strings.get("buffer_records"), _Named)]
         self._markers = {one.key: one.value for one in self._items(strings.get(MARKERS), _Marker) if one}
-        self._agents = {one.id.handle: one for one in self._items(tool.agents, _Agent) if one}
+        agents = (one for one in self._items(tool.agents, _Agent) if one)
+        self._agents = {one.id.handle: one for one in agents if one.id.handle is not None}
         self._symbols = {one.kernel_id: one for one in self._items(tool.kernel_symbols, _Symbol) if one}
         self._facts: dict[tuple[Any, ...], LaunchFacts] = {}
 
@@ -245,8 +247,8 @@ class _Process:
                     self._found.devices[gpu] = agent.product_name or agent.name
                 self._found.vendors[gpu] = vendor_named(agent.vendor_name) or Vendor.AMD
 
-    def _device(self, handle: int) -> int | None:
-        agent = self._agents.get(handle)
+    def _device(self, handle: int | None) -> int | None:
+        agent = None if handle is None else self._agents.get(handle)
         return agent.logical_node_type_id if agent is not None and agent.type == GPU else None
 
     def _take_kernel(self, one: _Record | None) -> None:
@@ -254,10 +256,11 @@ class _Process:
             self._found.broken += one is not None
             return
         run = one.dispatch_info
-        symbol = self._symbols.get(run.kernel_id)
+        symbol = None if run.kernel_id is None else self._symbols.get(run.kernel_id)
         name = (symbol.formatted_kernel_name or symbol.kernel_name) if symbol is not None else ""
+        unnamed = UNNAMED if run.kernel_id is None else f"(kernel {run.kernel_id})"
         self._found.operation(
-            KERNEL, name.removesuffix(".kd") or f"(kernel {run.kernel_id})", one.start_timestamp, one.end_timestamp,
+            KERNEL, name.removesuffix(".kd") or unnamed, one.start_timestamp, one.end_timestamp,
             process=self._process, device=self._device(run.agent_id.handle), stream=_stream_of(one),
             correlation=one.correlation_id.internal, facts=self._facts_of(run, symbol),
         )  # fmt: skip
