@@ -15,7 +15,8 @@ from ncu_tools.timeline.graph.step_graph import Mask, StepGraph
 from ncu_tools.timeline.graph.what_if import (
     WhatIf,
     all_of,
-    host_times,
+    api_calls,
+    host_code,
     launch_gaps,
     scaled,
     without,
@@ -61,9 +62,9 @@ class AskedWhatIfs:
         if name == "gap:launch":
             return WhatIf.of(text, launch_gaps(graph, factor))
         if name == "gap:call":
-            return WhatIf.of(text, host_times(graph, lambda times: times.call, factor))
+            return WhatIf.of(text, api_calls(graph, factor))
         if name == "gap:host":
-            return WhatIf.of(text, host_times(graph, lambda times: times.rest, factor))
+            return WhatIf.of(text, host_code(graph, factor))
         rows = np.flatnonzero(self.chosen(name, text))
         if factor:
             return WhatIf.of(text, scaled(graph, rows, factor))

@@ -231,9 +231,12 @@ class _Builder:
         return found
 
     def _gaps(self) -> Numbers:
-        """The gap before each operation as far as it is the stream's own; 0 for the first one of a stream."""
+        """The gap before each operation as far as it is the stream's own; 0 for the first one of a stream.
+
+        It is negative by at most the length of the operation before, as operations of a stream start in order.
+        """
         order = self.order
-        gap = self.delays.gap.copy()
+        gap: Numbers = np.maximum(self.delays.gap, np.concatenate([[0], order.start[:-1] - order.end[:-1]]))
         if not self.constants_only:
             gap = np.minimum(gap, order.start - np.concatenate([[0], order.end[:-1]]))
         gap[order.bounds[:-1]] = 0

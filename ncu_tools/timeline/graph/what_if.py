@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from ncu_parsers.timelines.activity.activity import Activity, Integers
 
 from ncu_tools.timeline.graph.replay import Change, ReplayTimes, replay, unchanged
-from ncu_tools.timeline.graph.step_graph import Mask, Numbers, StepGraph
+from ncu_tools.timeline.graph.step_graph import HAND_OVER, Mask, Numbers, StepGraph
 from ncu_tools.timeline.intervals import IntervalSet
 
 
@@ -182,11 +182,27 @@ def launch_gaps(graph: StepGraph, factor: float) -> Change:
     return change
 
 
-def host_times(graph: StepGraph, part: Callable[[ReplayTimes], Numbers], factor: float) -> Change:
-    """Time of threads, in calls or in host code (`part` chooses the column), takes `factor` of itself."""
+def api_calls(graph: StepGraph, factor: float) -> Change:
+    """API calls of threads take `factor` of their time."""
     nodes = np.flatnonzero(graph.is_host)
 
     def change(times: ReplayTimes) -> None:
-        part(times)[nodes] *= factor
+        times.call[nodes] *= factor
 
     return change
+
+
+def host_code(graph: StepGraph, factor: float) -> Change:
+    """What threads do between calls, and from the launches of one to those of another, takes `factor` of its time."""
+    nodes, handed = np.flatnonzero(graph.is_host), np.flatnonzero(graph.edges.kind == HAND_OVER)
+
+    def change(times: ReplayTimes) -> None:
+        times.rest[nodes] *= factor
+        times.offset[handed] *= factor
+
+    return change
+
+
+def without_host(graph: StepGraph) -> Change:
+    """The host takes no time, neither in calls nor between them."""
+    return all_of(host_code(graph, 0.0), api_calls(graph, 0.0))

@@ -9,8 +9,8 @@ from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.call_kinds import calls_named, facts, names_that_load_data
 from ncu_tools.timeline.gaps import ThreadsOfCalls
 from ncu_tools.timeline.graph.replay import Change, ReplayTimes, replay, unchanged
-from ncu_tools.timeline.graph.step_graph import COPY, FULL_QUEUE, SYNC, StepGraph
-from ncu_tools.timeline.graph.what_if import WhatIf, all_of, host_times, scaled, without_host_time
+from ncu_tools.timeline.graph.step_graph import COPY, FULL_QUEUE, HAND_OVER, SYNC, StepGraph
+from ncu_tools.timeline.graph.what_if import WhatIf, all_of, scaled, without_host, without_host_time
 from ncu_tools.timeline.intervals import IntervalSet
 from ncu_tools.timeline.levers.lever import StepLever, step_lever
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
@@ -57,29 +57,40 @@ def _part_of(gone: Change, share: float) -> Change:
 
 @step_lever("host-code")
 def host_code(step: StepSituation) -> StepLever | None:
-    """Long gaps between calls of threads that launch GPU work, but for those that load data or hand over."""
-    graph, ranges = step.graph, step.activity.ranges
-    nodes = np.flatnonzero(graph.is_host & (graph.rest >= lever_facts()["host_code"]["least_gap_ns"]))
+    """Long gaps between calls of threads that launch GPU work, but for those that load data, and long hand-overs."""
+    graph, ranges, least = step.graph, step.activity.ranges, lever_facts()["host_code"]["least_gap_ns"]
+    nodes = np.flatnonzero(graph.is_host & (graph.rest >= least))
     if len(ranges):
         loads = names_that_load_data(ranges.names)[ranges.name] & (ranges.kind != OS_CALL)
         loading = IntervalSet.union_of(ranges.start[loads], ranges.end[loads])
         end = graph.time[nodes].astype(np.int64) + graph.origin
         gap = graph.rest[nodes].astype(np.int64)
         nodes = nodes[2 * loading.within(end - gap, end) < gap]
-    if not len(nodes):
+    handed = np.flatnonzero((graph.edges.kind == HAND_OVER) & (graph.edges.offset >= least))
+    if not len(nodes) and not len(handed):
         return None
-    time = float(graph.rest[nodes].sum())
 
     def gone(times: ReplayTimes) -> None:
         times.rest[nodes] = 0.0
+        times.offset[handed] = 0.0
 
-    longest = nodes[int(np.argmax(graph.rest[nodes]))]
-    where = _range_over(step, int(longest))
+    evidence = []
+    if len(nodes):
+        longest = nodes[int(np.argmax(graph.rest[nodes]))]
+        where = _range_over(step, int(longest))
+        evidence.append(
+            f"{counted(len(nodes), 'gap', 'gaps')} of over 1 ms between calls, "
+            f"{duration(float(graph.rest[nodes].sum()))}; the longest, {duration(float(graph.rest[longest]))}"
+            f"{f', in {where}' if where else ''}"
+        )
+    if len(handed):
+        evidence.append(
+            f"{counted(len(handed), 'time', 'times')} a thread launches over 1 ms behind the last launch of another, "
+            f"{duration(float(graph.edges.offset[handed].sum()))}"
+        )
     return StepLever(
-        WhatIf("shorten what the host does between launches", unchanged, None, gone),
-        (f"{counted(len(nodes), 'gap', 'gaps')} of over 1 ms between calls, {duration(time)}; the longest, "
-         f"{duration(float(graph.rest[longest]))}{f', in {where}' if where else ''}",), NO_ROWS,
-    )  # fmt: skip
+        WhatIf("shorten what the host does between launches", unchanged, None, gone), tuple(evidence), NO_ROWS
+    )
 
 
 def _range_over(step: StepSituation, node: int) -> str | None:
@@ -175,7 +186,7 @@ def larger_batches(step: StepSituation) -> StepLever | None:
     What the host does outside of pieces with launches is for each sample, as decoding an image is.
     """
     graph = step.graph
-    alone = float(replay(graph, [_without_host(graph)], lags=False).end[0])
+    alone = float(replay(graph, [without_host(graph)], lags=False).end[0])
     if not graph.length or 2 * alone > graph.length:
         return None
     outside = graph.is_host
@@ -192,14 +203,3 @@ def larger_batches(step: StepSituation) -> StepLever | None:
         (f"without the host's time the GPU takes {duration(alone)}, {percent(alone / graph.length)} of the recording",),
         np.arange(len(step.call)),
     )
-
-
-def _without_host(graph: StepGraph) -> Change:
-    """No host code and no calls."""
-    code, calls = host_times(graph, lambda times: times.rest, 0), host_times(graph, lambda times: times.call, 0)
-
-    def change(times: ReplayTimes) -> None:
-        code(times)
-        calls(times)
-
-    return change

@@ -14,9 +14,9 @@ from ncu_parsers.timelines.activity.operation_times import without_impossible_en
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.timeline.graph.critical_path import CriticalPath
 from ncu_tools.timeline.graph.evidence import REFUSED, GraphEvidence
-from ncu_tools.timeline.graph.replay import Change, ReplayTimes
+from ncu_tools.timeline.graph.replay import ReplayTimes
 from ncu_tools.timeline.graph.step_graph import StepGraph
-from ncu_tools.timeline.graph.what_if import Saving, WhatIf, savings
+from ncu_tools.timeline.graph.what_if import Saving, WhatIf, savings, without_host
 from ncu_tools.timeline.levers import attention as attention
 from ncu_tools.timeline.levers import host as host
 from ncu_tools.timeline.levers import kernels as kernels
@@ -117,7 +117,7 @@ def step_advice(
     steps, name = (within.count, within.name) if within is not None else _steps_of(activity)
     wanted = [situation.asked.what_if(one) for one in asked]
     found = _levers(situation) if situation.evidence.level != REFUSED else []
-    alone = [WhatIf.of("", _no_host(graph)), WhatIf.of("", _no_gpu)]
+    alone = [WhatIf.of("", without_host(graph)), WhatIf.of("", _no_gpu)]
     if len(wanted) > 1:
         wanted.append(reduce(and_, wanted))
     saved = savings(graph, [*alone, *wanted, *(one.what_if for _, one in found)])
@@ -180,16 +180,6 @@ def _of_step(one: Saving, steps: int, step_ns: float) -> SavedByStep:
 
 def _no_gpu(times: ReplayTimes) -> None:
     times.work[:] = 0.0
-
-
-def _no_host(graph: StepGraph) -> Change:
-    nodes = graph.is_host
-
-    def change(times: ReplayTimes) -> None:
-        times.call[nodes] = 0.0
-        times.rest[nodes] = 0.0
-
-    return change
 
 
 _Chosen = tuple[str, str, WhatIf, SavedByStep]

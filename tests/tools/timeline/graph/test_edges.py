@@ -15,7 +15,7 @@ from ncu_tools.timeline.graph.critical_path import WAITS, critical_path
 from ncu_tools.timeline.graph.evidence import REFUSED, evidence
 from ncu_tools.timeline.graph.replay import replay, unchanged
 from ncu_tools.timeline.graph.step_graph import StepGraph
-from ncu_tools.timeline.graph.what_if import WhatIf, host_times, savings, scaled, without
+from ncu_tools.timeline.graph.what_if import WhatIf, api_calls, savings, scaled, without
 from tests.support.activities import PROCESS, Call, Operation, copy, recording
 
 US, MS = 1_000, 1_000_000
@@ -79,7 +79,7 @@ class TestALaunchThatTakesLong:
     def test_takes_the_operation_with_it_where_calls_take_no_time(self) -> None:
         found = self.compiling()
         graph = step_graph(found)
-        one = savings(graph, [WhatIf.of("", host_times(graph, lambda times: times.call, 0))])[0]
+        one = savings(graph, [WhatIf.of("", api_calls(graph, 0.0))])[0]
         assert (one.low_ns, one.high_ns) == (515 * US, 515 * US)  # its own 500 us, and 3 us of each call before it
 
     def test_goes_with_the_operation_that_is_gone(self) -> None:

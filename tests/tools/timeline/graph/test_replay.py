@@ -80,7 +80,7 @@ def test_a_replay_is_the_schedule_of_its_nodes(found: Activity, work: float, hos
 def test_an_unchanged_replay_with_all_lags_is_the_recording(found: Activity) -> None:
     graph = step_graph(found)
     replayed = replay(graph, [unchanged], lags=True, keep_times=True)
-    assert (replayed.reached[0] == graph.time).all()
+    assert np.abs(replayed.reached[0] - graph.time).max() <= 1.0  # medians of a few times may be half a nanosecond
     assert replayed.end[0] >= found.operations.end.max() - graph.origin
 
 

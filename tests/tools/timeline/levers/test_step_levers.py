@@ -64,6 +64,18 @@ class TestTheInputPipeline:
         assert "host-code" not in names(step_advice(self.loading()))
 
 
+def test_host_code_between_the_launches_of_two_threads_may_go_as_that_of_one_thread() -> None:
+    found = recording(
+        [Operation(10 * US, 20 * US, "forward", 1), Operation(30 * MS, 31 * MS, "backward", 2)],
+        [launch(0, 1), launch(30 * MS - 10 * US, 2, thread=71)],
+    )
+    one = lever(found, "host-code")
+    assert one.saves.high_ns == pytest.approx(30 * MS, rel=0.01)
+    assert one.saves.low_ns == 0
+    assert one.found.evidence == ("1 time a thread launches over 1 ms behind the last launch of another, 29.99 ms",)
+    assert step_advice(found).gpu_alone_ns == pytest.approx(MS, rel=0.05)
+
+
 class TestCudaGraphs:
     def waiting_for_the_host(self, gap: int = 100 * US, pause: int = 0) -> Activity:
         """Two bursts of ten launches, `gap` apart, with a wait and a pause of the host between them."""
