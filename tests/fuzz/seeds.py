@@ -26,8 +26,10 @@ from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_parsers.sources.sources import Source
 
+from ncu_tools.advice.history import HEAD, LoggedChange
 from sample_reports import source_page
 from sample_reports.generate import reports
+from tests.parsers.points.test_point_files import NVBENCH, OF_2021, PYTEST
 from tests.parsers.timelines.test_gpu_counters import SM, sample
 from tests.parsers.timelines.test_graph_edges import TestEdgesOfGraphs, edge
 from tests.parsers.timelines.test_kineto import LIMITS, gpu, synthetic_gpu_events
@@ -253,6 +255,29 @@ def manifests() -> list[bytes]:
         "all", "kernel", True, ["a note"],
     )  # fmt: skip
     return [json.dumps(asdict(one), indent=1).encode() for one in (full, Manifest(["app"], "nsys", "2026"))]
+
+
+def point_files() -> list[bytes]:
+    """Files of pytest-benchmark and of NVBench."""
+    return [json.dumps(content).encode() for content in (PYTEST, NVBENCH, OF_2021)]
+
+
+def formula_files() -> list[bytes]:
+    """Formulas with everything that an expression may hold."""
+    whole = """["mylib::op"]
+arguments = ["x", "w", "n"]
+flops = "2 * prod(x) * w[0] + min(n, len(x), 3) - -1"
+bytes = "bytes(x) / x[-1] + max(bytes(w), 1.5) // 2"
+contraction = true
+"""
+    return [whole.encode(), b'["a::b"]\nflops = "1"\n']
+
+
+def logs() -> list[bytes]:
+    """Histories of changes: an empty one, one with a change, and one with a damaged line."""
+    head = ("\n".join(HEAD) + "\n").encode()
+    change = LoggedChange("2026", "a", "b", "k", "coalesce", "12 %", "11 %", "next").line.encode() + b"\n"
+    return [head, head + change, head + change[:20] + b"\n" + change]
 
 
 def binary_reports() -> list[bytes]:

@@ -26,6 +26,9 @@ import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import MANIFEST
+from ncu_launch.operators.calls import Call, Tensor
+from ncu_launch.operators.table import work_of
+from ncu_launch.operators.user_formulas import formulas_in
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.launches.launch_view import report_of
 from ncu_parsers.launches.nsys import nsys_sqlite
@@ -40,6 +43,7 @@ from ncu_parsers.ncu_rep.sass.kernel_text import KernelText
 from ncu_parsers.parquet import checked_open, footer, reader
 from ncu_parsers.parse.file_kinds import KINDS, activity_reader_of
 from ncu_parsers.parse.parse import account
+from ncu_parsers.points.point_files import read_points
 from ncu_parsers.report_data.report import METRICS, Report
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import appended
@@ -50,6 +54,7 @@ from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
 
+from ncu_tools.advice.history import LoggedChange, append
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import machine_files_in, parse_machine, problems
 from ncu_tools.kernels.hotspots import hotspots
@@ -395,6 +400,48 @@ def manifest(data: bytes, thorough: bool) -> None:
     assert isinstance(found.partial, bool)
 
 
+def points(data: bytes, thorough: bool) -> None:
+    """A file of NVBench or pytest-benchmark: it is refused, or its times are positive and finite."""
+    with written(data, "points.json") as path:
+        found = read_points(path)
+    assert found.points
+    assert all(0 < one.time_ns < math.inf and not one.variance < 0 for one in found.points)
+    assert all(
+        isinstance(text, str) for text in (found.commit, found.committed, found.measured, *found.conditions.values())
+    )
+
+
+FORMULA_CALLS = tuple(
+    Call("mylib::op", (Tensor(shape, "float"), Tensor((3, 4), "float16"), 7))
+    for shape in ((2, 3), (0,), (), (2**40, 2**40))
+)
+
+
+def formulas(data: bytes, thorough: bool) -> None:
+    """A file of the user's formulas: it is refused, or each gives an amount of work, or none, for any call."""
+    with written(data, "own.toml") as path:
+        found = formulas_in.__wrapped__(str(path))
+    for name in found:
+        for call in FORMULA_CALLS:
+            work = work_of(call._replace(name=name), found)
+            assert work is None or work.flops is None or (math.isfinite(work.flops) and work.flops >= 0), work
+
+
+def log(data: bytes, thorough: bool) -> None:
+    """A history of `advise --log`: it is refused and left as it is, or keeps its lines and ends with the new change."""
+    change = LoggedChange("2026", "a", "b", "k|<b>", "coalesce", "12 %", "11 %", "next")
+    with written(data, "changes.md") as path:
+        try:
+            append(path, [change])
+        except NcuBenchError:
+            assert path.read_bytes() == data
+            raise
+        lines = path.read_text("utf-8").splitlines()
+        path.with_name(f".{path.name}.lock").unlink(missing_ok=True)
+    assert lines[-1] == change.line
+    assert not data or lines[:-1] == data.decode("utf-8").splitlines()
+
+
 INSTRUCTIONS = ("FFMA R1, R2, R3, R4", "@P0 HADD2.F32 R1, -RZ, R2.H0_H0", "HMMA.16816.F32 R4, R8, R12, R4", "EXIT")
 
 
@@ -500,6 +547,14 @@ TOML_WORDS = (
     "[[peak]]", "[[bandwidth]]", "[memory]", "unit = ", "value = ", "sparse = ", "inf", "nan", "[]", "{}", "true",
     '"fp64"', '"dram"', "schema = 1", "device_names = ", "1e300", "2026-11-21", "measured", "bytes = ", "mma_sync = ",
 )  # fmt: skip
+POINT_WORDS = (
+    '"machine_info"', '"benchmarks"', '"stats"', '"mean"', '"rounds"', '"nvbench"', '"devices"', '"states"', '"summaries"',
+    '"tag"', '"value"', "nv/cold/time/gpu/mean", '"is_skipped"', "1e999", "NaN", "-1", "null", "[]", "{}", "true",
+)  # fmt: skip
+FORMULA_WORDS = (
+    '["mylib::op"]', "arguments = ", "flops = ", "bytes = ", "contraction = true", "prod(x)", "bytes(x)", "len(x)", "x[0]",
+    "x[-9]", "min(", "max(", " // ", " / ", "**", "1e308", "0", "lambda", "__import__", "9" * 400,
+)  # fmt: skip
 MANIFEST_WORDS = (
     '"tool_runs"', '"schema_version"', '"notes"', '"partial"', "null", "[]", "{}", "1e999", '"command"', "true", "NaN",
 )  # fmt: skip
@@ -517,6 +572,9 @@ TARGETS: dict[str, Target] = {
     "machine": Target(machine, seeds.machine_files, TOML_WORDS, 4096),
     "manifest": Target(manifest, seeds.manifests, MANIFEST_WORDS, 4096),
     "ncu-rep": Target(ncu_rep, seeds.binary_reports, longest=4096),
+    "points": Target(points, seeds.point_files, POINT_WORDS, 4096),
+    "formulas": Target(formulas, seeds.formula_files, FORMULA_WORDS, 1024),
+    "log": Target(log, seeds.logs, ("| ", "<!-- ncu-bench advise --log, version 1 -->", "| --- |", "\\|", "\n"), 2048),
     "source-pages": Target(source_pages, seeds.source_pages, SOURCE_WORDS),
     "cubin": Target(cubin, seeds.cubin_files, longest=4096),
     "rocprofv3": Target(rocprofv3, seeds.rocprofv3_files, ROCPROFV3_WORDS, 6000),

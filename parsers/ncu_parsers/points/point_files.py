@@ -164,11 +164,12 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    """A number, also written as text; NaN for anything else."""
+    """A finite number, also written as text; NaN for anything else."""
     try:
-        return float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def _known(conditions: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ The exit status is 1 where values differed, or fewer than 30 % of the inputs wer
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1000, help="how many to try, of each format")
     parser.add_argument("--first", type=int, default=0, help="seed of the first input; the others follow")
     parser.add_argument("--show", type=int, help="print the input of this seed, and compare nothing")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     asked = parser.parse_args()
     failed = 0
     for name in FORMATS if asked.format == "all" else [asked.format]:
@@ -33,10 +35,14 @@ def main() -> int:
             continue
         with TemporaryDirectory(prefix="ncu-bench-oracle-") as folder:
             tally = compare_many(FORMATS[name], range(asked.first, asked.first + asked.inputs), Path(folder))
+        failed += bool(tally.findings) + (tally.read < LEAST_SHARE * tally.inputs)
+        if asked.json:
+            findings = [f"--show {seed}: {difference}" for seed, difference in tally.findings]
+            print(json.dumps({"inputs": tally.inputs, "read": tally.read, "findings": findings}))
+            continue
         print(tally, flush=True)
         for seed, difference in tally.findings:
             print(f"  --show {seed}: {difference}", flush=True)
-        failed += bool(tally.findings) + (tally.read < LEAST_SHARE * tally.inputs)
     return 1 if failed else 0
 
 

@@ -169,9 +169,10 @@ def _of_nvbench(tree: dict[str, Any]) -> Iterator[Row]:
 
 def _number(value: Any) -> float:
     try:
-        return float(value) if type(value) in (str, int, float) else math.nan
+        number = float(value) if type(value) in (str, int, float) else math.nan
     except (ValueError, OverflowError):
         return math.nan
+    return math.nan if math.isinf(number) else number
 
 
 def _known(value: float) -> float | None:

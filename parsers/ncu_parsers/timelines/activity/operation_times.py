@@ -132,7 +132,7 @@ def impossible_ends(
         earliest = np.minimum.accumulate(ends[::-1])[::-1][1:]  # the earliest end among all following operations
         for place in np.flatnonzero(ends[:-1] - earliest > IMPOSSIBLE_OVERLAP_NS).tolist():
             row, following = int(mine[place]), int(start[mine[place + 1]])
-            found.append(ImpossibleEnd(row, int(end[row] - start[row]), int(end[row]) - following, following))
+            found.append(ImpossibleEnd(row, int(end[row]) - int(start[row]), int(end[row]) - following, following))
     return sorted(found, key=lambda one: -one.overlap_ns)
 
 

@@ -1,0 +1,72 @@
+"""The account: what each case tried, on which commit of the code, on which day, and what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FILE = Path(__file__).with_name("account.json")
+CODE = ("launch", "parsers", "ncu_tools", "setup.py")
+"""What decides whether earlier inputs were tried on the code as it is."""
+
+
+@dataclass
+class Tried:
+    """What a case tried on one commit of the code. `chunks` are the numbers of the pieces that ended.
+
+    `read` is the number of inputs that were read and compared, None where every input is.
+    """
+
+    commit: str
+    day: str = ""
+    inputs: int = 0
+    read: int | None = None
+    findings: int = 0
+    seconds: float = 0.0
+    chunks: list[int] = field(default_factory=list)
+    said: str = ""
+
+
+def commit_of_code() -> str:
+    """The last commit that changed the code, with "+" where files were changed since."""
+    last = _git("log", "-1", "--format=%h", "--abbrev=8", "--", *CODE).strip()
+    return last + ("+" if _git("status", "--porcelain", "--", *CODE).strip() else "")
+
+
+def _git(*words: str) -> str:
+    command = [shutil.which("git") or "git", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def load(file: Path = FILE) -> dict[str, Tried]:
+    """What was tried last, by case."""
+    if not file.is_file():
+        return {}
+    return {case: Tried(**said) for case, said in json.loads(file.read_text("utf-8")).items()}
+
+
+def save(account: dict[str, Tried], file: Path = FILE) -> None:
+    """Write the account to another name and rename it."""
+    text = json.dumps({case: asdict(account[case]) for case in sorted(account)}, indent=1) + "\n"
+    written = file.with_name(f".{file.name}.{os.getpid()}")
+    written.write_text(text, "utf-8")
+    written.replace(file)
+
+
+def add(account: dict[str, Tried], case: str, chunk: int, found: Tried) -> None:
+    """Add a chunk that ended; chunks of an earlier commit are forgotten."""
+    known = account.get(case)
+    if known is None or known.commit != found.commit:
+        account[case] = known = Tried(found.commit, read=None if found.read is None else 0)
+    known.day, known.said = found.day, found.said or known.said
+    known.inputs += found.inputs
+    known.findings += found.findings
+    known.seconds = round(known.seconds + found.seconds, 1)
+    if known.read is not None and found.read is not None:
+        known.read += found.read
+    known.chunks = sorted({*known.chunks, chunk})

@@ -1,0 +1,178 @@
+"""The parts, their cases, and how a chunk of a case is tried. No parser is imported here, so that a listing takes no time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tests.nightly.account import ROOT, Tried
+
+FINDINGS = ROOT / "nightly-findings"
+INPUTS = 1_000_000
+"""Mutated inputs of each parser."""
+COMPARED = 100_000
+"""Mutated inputs of each format that are compared with a slow reader."""
+LEFT = "ended by the clock"
+"""What an ended chunk says: it is not in the account, and the next call tries it again."""
+
+TARGETS = {
+    "fuzz-text": ("csv", "fast-path", "operators", "source-pages"),
+    "fuzz-timelines": ("nsys-bytes", "nsys-cells", "kineto", "rocprofv3", "xplane", "pftrace"),
+    "fuzz-tables": ("parquet-bytes", "parquet-schema", "bench", "machine", "manifest", "points", "formulas", "log"),
+    "fuzz-binary": ("ncu-rep", "cubin"),
+}
+"""Parts -> targets of tests/fuzz that atheris mutates, guided by the code that an input reaches."""
+CHUNK_OF_TARGET = {
+    "nsys-bytes": 5000,
+    "nsys-cells": 5000,
+    "parquet-bytes": 10_000,
+    "parquet-schema": 10_000,
+    "bench": 10_000,
+}
+"""Inputs of a chunk where a hundred are tried per second; elsewhere 20,000."""
+
+FORMATS = (
+    "csv-raw", "csv-raw-fast", "csv-details", "csv-details-fast", "nsys-sqlite", "kineto", "rocprofv3", "parquet",
+    "operators", "points",
+)  # fmt: skip
+"""Formats of tests/fuzz/oracle."""
+
+MUTATED = (
+    "flops", "ceilings", "levels", "diagnosis", "intervals", "units", "matching", "gates", "history", "join", "sums",
+    "hotspots", "gaps", "verdicts",
+)  # fmt: skip
+"""Parts of benchmarks/mutation."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something that is tried in `chunks` pieces, each by `run`, which gets the number of its piece and its seconds."""
+
+    name: str
+    chunks: int
+    run: Callable[[int, float], Tried]
+
+
+def _called(seconds: float, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a module or a program of this checkout with its packages; its output is text."""
+    places = [str(ROOT), str(ROOT / "launch"), str(ROOT / "parsers")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *words]
+    try:
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", LEFT)
+
+
+def _fuzzed(target: str, inputs: int) -> Callable[[int, float], Tried]:
+    def run(chunk: int, seconds: float) -> Tried:
+        folder = FINDINGS / target
+        seed = 1 + chunk + int(os.environ.get("NCU_BENCH_NIGHT", "0"))
+        done = _called(
+            seconds, "-m", "tests.fuzz", target, "--inputs", str(inputs), "--seed", str(seed), "--findings", str(folder)
+        )
+        found = re.search(r": (\d+) inputs tried in \d+ s .*?, (\d+) findings(.*)", done.stdout)
+        if found is None:
+            return Tried("", findings=1, said=_last_words(done))
+        missing = int(int(found[1]) < inputs)
+        return Tried("", inputs=int(found[1]), findings=max(int(found[2]), missing), said=found[3].strip("; "))
+
+    return run
+
+
+def _compared(name: str, inputs: int) -> Callable[[int, float], Tried]:
+    def run(chunk: int, seconds: float) -> Tried:
+        first = chunk * inputs + 10**7 * int(os.environ.get("NCU_BENCH_NIGHT", "0"))
+        done = _called(
+            seconds, "-m", "tests.fuzz.oracle", name, "--inputs", str(inputs), "--first", str(first), "--json"
+        )
+        try:
+            said = json.loads(done.stdout)
+        except ValueError:
+            return Tried("", findings=1, read=0, said=_last_words(done))
+        return Tried(
+            "",
+            inputs=said["inputs"],
+            read=said["read"],
+            findings=len(said["findings"]),
+            said="; ".join(said["findings"])[:300],
+        )
+
+    return run
+
+
+def _tested(*words: str) -> Callable[[int, float], Tried]:
+    """Run pytest; inputs are the tests that ran."""
+
+    def run(chunk: int, seconds: float) -> Tried:
+        done = _called(seconds, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words)
+        counts = {what: int(count) for count, what in re.findall(r"(\d+) (passed|failed|error|skipped)", done.stdout)}
+        failed = counts.get("failed", 0) + counts.get("error", 0) + int(done.returncode not in (0, 1, 5))
+        said = "; ".join(re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE))[:300]
+        return Tried("", inputs=counts.get("passed", 0) + counts.get("failed", 0), findings=failed, said=said)
+
+    return run
+
+
+def _printed(*words: str, count: str) -> Callable[[int, float], Tried]:
+    """Run a module that ends with an error where something was found; `count` matches what it tried, in every line."""
+
+    def run(chunk: int, seconds: float) -> Tried:
+        done = _called(seconds, *(word.replace("CHUNK", str(chunk)) for word in words))
+        tried = sum(int(number.replace(",", "")) for number in re.findall(count, done.stdout))
+        return Tried("", inputs=tried, findings=int(done.returncode != 0), said=_last_words(done))
+
+    return run
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+    lines = f"{done.stdout}\n{done.stderr}".strip().splitlines()
+    return lines[-1][:300] if lines else ""
+
+
+def _folders_of_tests() -> Iterator[tuple[str, str]]:
+    """Part and folder, or file of tests/whole: each is a case, so that a part can go on where it was left."""
+    for part in ("launch", "parsers", "tools"):
+        for path in sorted((ROOT / "tests" / part).iterdir()):
+            if path.match("test_*.py") or any(path.rglob("test_*.py")):
+                yield f"tests-{part}", str(path.relative_to(ROOT))
+    for path in sorted((ROOT / "tests" / "whole").glob("test_*.py")):
+        yield "tests-whole", str(path.relative_to(ROOT))
+
+
+AT_NIGHT = ("-m", "nightly or hypothesis", "--hypothesis-profile", "night")
+
+
+def parts() -> dict[str, list[Case]]:
+    """Every part with its cases, in the order in which they are tried."""
+    found: dict[str, list[Case]] = {}
+    for part, targets in TARGETS.items():
+        sizes = {target: CHUNK_OF_TARGET.get(target, 20_000) for target in targets}
+        found[part] = [Case(f"mutated: {one}", INPUTS // sizes[one], _fuzzed(one, sizes[one])) for one in targets]
+    found["values"] = [Case(f"values: {one}", COMPARED // 2000, _compared(one, 2000)) for one in FORMATS]
+    for part, place in _folders_of_tests():
+        found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT)))
+    kills = ("-m", "tests.support.faults", "--kills", "20", "--seed", "CHUNK")
+    found["faults"] = [Case("kill -9 at random moments", 10, _printed(*kills, count=r"(\d+) kills"))]
+    loads = ("metrics", "launches", "reports")
+    found["load"] = [
+        Case(f"load: {one}", 1, _printed("-m", "benchmarks.load", "--only", one, count=r"^\| ([\d,]+) "))
+        for one in loads
+    ]
+    scored = r"\((\d+) noticed"
+    found["mistakes"] = [
+        Case(
+            f"mistakes: {one}",
+            5,
+            _printed("-m", "benchmarks.mutation", one, "--sample", "40", "--seed", "CHUNK", count=scored),
+        )
+        for one in MUTATED
+    ]
+    return found

@@ -1,0 +1,110 @@
+"""The nightly parts: together they try everything, each goes on where it was left, and the account says what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mutation import CORE
+from tests.conftest import ROOT
+from tests.fuzz.campaign import NAMES
+from tests.fuzz.oracle.formats import FORMATS
+from tests.nightly import __main__ as nightly
+from tests.nightly import account, parts
+from tests.nightly.account import Tried
+from tests.nightly.parts import LEFT, Case
+
+pytestmark = pytest.mark.slow
+
+Runs = Callable[..., list[int]]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Goes on with a case of three chunks on a commit, and returns the chunks that were tried; `says` of each chunk."""
+    monkeypatch.setattr(account.load, "__defaults__", (tmp_path / "account.json",))
+    monkeypatch.setattr(account.save, "__defaults__", (tmp_path / "account.json",))
+
+    def run(
+        commit: str = "abc", says: dict[int, str] | None = None, findings: int = 0, seconds: float = 60
+    ) -> list[int]:
+        tried: list[int] = []
+
+        def one(chunk: int, left: float) -> Tried:
+            tried.append(chunk)
+            return Tried("", inputs=10, findings=findings, said=(says or {}).get(chunk, ""))
+
+        monkeypatch.setattr(account, "commit_of_code", lambda: commit)
+        nightly.go_on([Case("a case", 3, one)], seconds, 1)
+        return tried
+
+    return run
+
+
+def test_a_part_tries_each_chunk_once(runs: Runs) -> None:
+    assert (runs(), runs()) == ([0, 1, 2], [])
+    assert account.load()["a case"].inputs == 30
+
+
+def test_a_chunk_that_the_clock_ended_is_tried_again_and_not_counted(runs: Runs) -> None:
+    assert (runs(says={1: LEFT}), runs()) == ([0, 1, 2], [1])
+    assert account.load()["a case"].inputs == 30
+
+
+def test_another_commit_is_tried_anew(runs: Runs) -> None:
+    assert (runs("abc"), runs("def")) == ([0, 1, 2], [0, 1, 2])
+    assert (account.load()["a case"].commit, account.load()["a case"].inputs) == ("def", 30)
+
+
+def test_no_chunk_begins_when_the_time_is_up(runs: Runs) -> None:
+    assert runs(seconds=0) == []
+
+
+def test_findings_add_up(runs: Runs) -> None:
+    runs(findings=2)
+    assert account.load()["a case"].findings == 6
+
+
+class TestTheParts:
+    def test_hold_every_target_format_and_set_of_mutants(self) -> None:
+        assert sorted(one for targets in parts.TARGETS.values() for one in targets) == sorted(NAMES)
+        assert tuple(FORMATS) == parts.FORMATS
+        assert sorted(parts.MUTATED) == sorted(CORE)
+
+    def test_hold_every_file_of_tests(self) -> None:
+        places = [case.name.removeprefix("tests: ") for cases in parts.parts().values() for case in cases]
+        files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
+        alone = [file for file in files if not any(file.is_relative_to(place) for place in places)]
+        assert alone == []
+
+    def test_have_cases_of_different_names(self) -> None:
+        names = [case.name for cases in parts.parts().values() for case in cases]
+        assert len(set(names)) == len(names)
+
+    def test_try_a_million_inputs_of_each_target(self) -> None:
+        assert {
+            case.chunks * parts.CHUNK_OF_TARGET.get(case.name.removeprefix("mutated: "), 20_000)
+            for name, cases in parts.parts().items()
+            if name.startswith("fuzz")
+            for case in cases
+        } == {parts.INPUTS}
+
+
+def test_the_values_of_a_format_are_compared_and_counted() -> None:
+    tried = parts._compared("points", 20)(0, 100)
+    assert (tried.inputs, tried.findings) == (20, 0)
+    assert tried.read is not None
+    assert tried.read > 5
+
+
+def test_a_test_that_fails_is_a_finding_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_good(): pass\ndef test_bad(): assert False\n")
+    tried = parts._tested(str(tmp_path / "test_it.py"), "-p", "no:xdist")(0, 100)
+    assert (tried.inputs, tried.findings) == (2, 1)
+    assert "test_bad" in tried.said
+
+
+def test_what_takes_longer_than_its_time_is_left_for_the_next_call() -> None:
+    assert parts._printed("-c", "import time; time.sleep(60)", count="x")(0, 0.5).said == LEFT
