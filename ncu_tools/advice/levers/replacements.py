@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from ncu_tools.advice.levers.lever import Pulled, lever
 from ncu_tools.advice.situation.constants import constants
@@ -60,8 +61,13 @@ def tensor_cores(one: Situation) -> Pulled | None:
 
 @lever("library-kernel")
 def library_kernel(one: Situation) -> Pulled | None:
-    """Products, reductions, sorts and attention that a library has a kernel, or another tile, for."""
+    """Products, reductions, sorts and attention that a library has a kernel, another tile or a newer kernel for."""
     told = constants()["library"]
+    newer = _left_by_newer_attention(one)
+    if newer is not None and one.bound <= told["dram_at_roof"]:
+        busiest, share = one.kernel.bound
+        title = "the busiest resource of an older attention kernel, busy"
+        return Pulled(Effect(time=newer), [one.told(title, share, "fraction", busiest)])
     is_product = one.is_product or one.looks_like_a_product
     if not is_product:
         if one.is_from_a_library or not one.is_in_libraries or one.bound > told["dram_at_roof"]:
@@ -79,6 +85,15 @@ def library_kernel(one: Situation) -> Pulled | None:
     factor = told["short"] if one.kernel.time_ns < told["short_ns"] else 1.0
     left = Left(*(min(1.1, useful / (busy * factor)) for busy in told["busy"]))
     return Pulled(Effect(time=left), evidence, uses_code=one.code is not None, is_guess=not evidence)
+
+
+def _left_by_newer_attention(one: Situation) -> Left | None:
+    """The share of the time that a newer library's attention takes; None for kernels that none replaces here."""
+    for older in constants()["library"]["older_attention"]:
+        is_here = older.get("capability", one.kernel.capability) == one.kernel.capability
+        if is_here and re.search(older["kernels"], one.kernel.name):
+            return Left(*older["left"])
+    return None
 
 
 def _multiply_adds(one: Situation) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -107,6 +108,22 @@ NOTHING: dict[str, tuple[MeasuredKernel, CodeFacts | None]] = {
     "library-kernel": (measured("vector_add", busy={"dram": 0.9}), code(FADD=10, LDG=20)),
 }
 """Lever -> a kernel that it brings nothing."""
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "busy", "is_found"),
+    [
+        ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(Params)", "12.0", 0.4, True),
+        ("void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64>>(Params)", "9.0", 0.4, True),
+        ("void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64>>(Params)", "8.0", 0.4, False),
+        ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(Params)", "12.0", 0.95, False),
+    ],
+)  # fmt: skip
+def test_an_older_attention_kernel_below_its_roof_has_a_newer_one(
+    name: str, capability: str, busy: float, is_found: bool
+) -> None:
+    kernel = replace(measured(name, busy={"dram": busy, "tensor": 0.3}), capability=capability)
+    assert (lever(advice_on(kernel), "library-kernel") is not None) == is_found
 
 
 def test_every_lever_has_a_kernel_here_and_words_in_the_table() -> None:
