@@ -60,12 +60,21 @@ def sentence_on(advice: KernelAdvice) -> str:
 
 def first_of_run(found: Iterable[KernelAdvice]) -> str | None:
     """The lever that saves most of a run and keeps its kernel, with the times; None where no kernel has one."""
-    best = [(one, one.that_keep_it[0]) for one in found if one.that_keep_it]
-    if not best:
-        return None
-    kernel, lever = max(best, key=lambda pair: pair[1].saves.middle * pair[0].kernel.total_ns)
-    low, high = (duration(share * kernel.kernel.total_ns) for share in (lever.saves.low, lever.saves.high))
-    return f"{readable_name(kernel.kernel.name)}: {lever_in_words(lever)}: {low} to {high} of the run"
+    best = saves_most(found)
+    return None if best is None else f"{readable_name(best.kernel.name)}: {saved_of_run(best)}"
+
+
+def saves_most(found: Iterable[KernelAdvice]) -> KernelAdvice | None:
+    """The advice with the lever that saves most of a run and keeps its kernel; None where no kernel has one."""
+    best = [one for one in found if one.that_keep_it]
+    return max(best, key=lambda one: one.that_keep_it[0].saves.middle * one.kernel.total_ns, default=None)
+
+
+def saved_of_run(advice: KernelAdvice) -> str:
+    """The first lever that keeps the kernel: what it saves of the kernel, and in time of the run."""
+    lever = advice.that_keep_it[0]
+    low, high = (duration(share * advice.kernel.total_ns) for share in (lever.saves.low, lever.saves.high))
+    return f"{lever_in_words(lever)}: {low} to {high} of the run"
 
 
 def rows_of_levers(advice: KernelAdvice | None) -> list[dict[str, Any]]:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WINDOW: ViewportSize = {"width": 1400, "height": 900}
 _BLANK = "about:blank"
+PATIENCE = 5_000
+"""Milliseconds in which anything on a page has to be there."""
+TELLS_ERRORS = 'addEventListener("error", (event) => console.error(event.message))'
+"""Errors that a browser gives to pages alone, as those of loops of a ResizeObserver."""
 _IDLE: WeakKeyDictionary[Browser, Page] = WeakKeyDictionary()
 """A blank page of each browser: a new page takes a process and a fifth of a second, and another address in it hardly any."""
 
@@ -24,6 +28,9 @@ class Opened:
         self._browser = None if options else browser
         idle = None if options else _IDLE.pop(browser, None)
         self.page: Page = idle or browser.new_page(viewport=WINDOW, **options)
+        self.page.set_default_timeout(PATIENCE)
+        if idle is None:
+            self.page.add_init_script(TELLS_ERRORS)
         self._listeners: dict[Any, Any] = {
             "console": lambda message: self.wrong.append(message.text),
             "pageerror": lambda error: self.wrong.append(str(error)),
@@ -33,7 +40,7 @@ class Opened:
         for event, listener in self._listeners.items():
             self.page.on(event, listener)
         self.page.goto(address)
-        assert self.wrong.pop(0) == address  # the only request that is allowed
+        assert self.wrong.pop(0) == address.partition("#")[0]  # the only request that is allowed
 
     def close(self) -> None:
         """Leave the page, blank and as wide as a new one, to the next of this browser without options."""
@@ -64,7 +71,7 @@ class Opened:
         return numbers, points
 
     def name_of_chosen(self) -> str:
-        return self.page.locator("#kernel code").inner_text()
+        return self.page.locator("#kernel code.name").inner_text()
 
     def ticks(self) -> list[str]:
         return self.page.locator(".axis text").all_text_contents()

@@ -22,7 +22,11 @@ PERMISSIVE = re.compile(
     r"MIT|BSD|Apache|PSF|Python Software Foundation|ISC|MPL|Mozilla|Unlicense|Zlib|CC0|HPND|Boost|public domain", re.I
 )
 STRONG = re.compile(r"\bA?GPL|General Public|Proprietary|Non-?Commercial", re.I)
-READ_BY_HAND = {"atheris": "Apache-2.0", "torchao": "BSD-3-Clause"}
+READ_BY_HAND = {
+    "atheris": "Apache-2.0",
+    "axe-playwright-python": "MIT, with axe-core under MPL-2.0",
+    "torchao": "BSD-3-Clause",
+}
 """Packages whose metadata names no licence, with that of their licence file."""
 OF_CUDA_BUILDS = {"cuda-toolkit"}
 """NVIDIA's, beside its libraries, required only by CUDA builds of PyTorch; its metadata names no licence."""

@@ -25,7 +25,9 @@ from ncu_tools.ceilings.levels import needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.kernels.diagnosis.sums import diagnosis_columns
-from ncu_tools.kernels.kernel_row import GROUPS, Hotspot, names_shown, run_total, used_units
+from ncu_tools.kernels.kernel_row import GROUPS, Hotspot, names_shown, row_key, run_total, used_units
+from ncu_tools.kernels.names.kernel_ids import kernel_id
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.source.inside_of_run import Inside, tells_of_inside
 from ncu_tools.kernels.source.source_text import SourceText
@@ -33,6 +35,7 @@ from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.model.layers.layers import layers
 from ncu_tools.numbers.number_format import more_kernels, percent, plural, scaled, shortened
+from ncu_tools.report.first_sentences import first_kernel
 from ncu_tools.report.html.expected_content import PAGE_COLUMNS, expected_rows
 from ncu_tools.report.html.html_page import embedded, room_beside
 from ncu_tools.report.html.page_columns import (
@@ -42,6 +45,7 @@ from ncu_tools.report.html.page_columns import (
     LAYER_COLUMNS,
     WIDEST_NAME,
     kernel_columns,
+    meanings_in,
     summary_columns,
     table_of,
     timed,
@@ -142,7 +146,9 @@ def content(
             summary_columns(group, result.time_title),
             [_summary(run, labels[run.name], kernels[run.name]) for run in runs],
         ),
-        "first": [known[labels[run.name]].first for run in runs],
+        "first": [_first(known[labels[run.name]], kernels[run.name], rows, labels[run.name]) for run in runs],
+        "paths": [shlex.quote(printable(run.name)) for run in runs],
+        "ids": [kernel_id(row["kernel"]) for row in rows] if group == "name" else [],
         "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
         "noun": GROUPS[group],
         "nouns": plural(GROUPS[group]),
@@ -170,7 +176,8 @@ def content(
     plain |= _plain(_timelines(runs, of_kernels, plain))
     if parts := parts_content(known, rows, room_beside(plain, PARTS_LETTERS)):
         plain["parts"] = _plain(parts)
-    return {**plain, **_plain(_inside(runs, labels, rows, group, plain))}
+    plain |= _plain(_inside(runs, labels, rows, group, plain))
+    return {**plain, "meanings": meanings_in(plain)}
 
 
 def _labels(names: Sequence[str]) -> dict[str, str]:
@@ -202,6 +209,21 @@ def _summary(run: ReportedRun, label: str, kernels: list[Hotspot]) -> dict[str, 
         "source": distinct(run.table, "source"),
         "device": distinct(run.table, "device_name"),
     }
+
+
+def _first(
+    known: RunKernels, kernels: Sequence[Hotspot], rows: Sequence[Mapping[str, Any]], run: str
+) -> dict[str, Any] | None:
+    """What to do first in a run, and the row of the kernel that it is about; without levers, what takes most time."""
+    first = known.first
+    if first is None:
+        said = first_kernel(kernels)
+        return None if said is None else {"kernel": None, "text": said}
+    key, text = first
+    keys = [row_key(row["kernel"], row["device"]) if row["run"] == run else None for row in rows]
+    place = keys.index(key) if key in keys else None
+    name = next(one.kernel for one in kernels if one.key == key)
+    return {"kernel": place, "text": text, "name": readable_name(name)}
 
 
 def _time_by_bound(kernels: list[Hotspot]) -> list[dict[str, Any]]:

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 LIBRARY = "d3.min.js"
-SCRIPTS = (LIBRARY, "numbers.js", "tables.js", "roofline.js", "report.js")
+SCRIPTS = (
+    LIBRARY, "numbers.js", "tables.js", "address.js", "tips.js", "take_along.js", "roofline.js", "summary.js",
+    "kernel_panel.js", "report.js",
+)  # fmt: skip
 """In execution order: each uses only earlier ones."""
 
 OPTIONAL = {
@@ -48,6 +51,7 @@ def page(content: dict[str, Any]) -> str:
         "styles": f"<style>{styles}</style>",
         "licence": asset(LICENCE),
         "content": embedded(content),
+        "parts": "",
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
     return _PLACES.sub(lambda place: parts[place[1]], asset(TEMPLATE))

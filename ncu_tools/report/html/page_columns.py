@@ -7,11 +7,13 @@ from typing import Any
 
 from ncu_tools.kernels.kernel_row import GROUPS, KERNEL
 from ncu_tools.numbers.number_format import plural
-from ncu_tools.report.columns.registry import column, columns, table_columns
+from ncu_tools.report.columns.registry import column, columns, entry, table_columns
 from ncu_tools.report.table import Column
 
 SHOWN = "_shown"
 """Suffix of columns with the display text of another column; null: shown as it is."""
+UNTITLED = (SHOWN, "_lower_bound")
+"""Suffixes of columns that only mark others."""
 WIDEST_NAME = 64
 """The most characters of a name on the page, which shows the full one on hover."""
 
@@ -71,8 +73,23 @@ def kernel_columns(group: str, time_title: str) -> list[Column]:
 
 def described(column: Column) -> dict[str, Any]:
     """A column's description for the page."""
-    known = {name: getattr(column, name) for name in ("name", "title", "kind", "lower_bound_if")}
+    known = {name: getattr(column, name) for name in ("name", "title", "kind", "lower_bound_if", "key")}
     return {**known, "kind": "text" if column.kind == KERNEL else column.kind, "spare": column.spare or 0}
+
+
+def meanings_in(content: Any) -> dict[str, tuple[str, str, str, str]]:
+    """Key of each column in a page's content -> title, meaning, unit and what null means, by the registry."""
+    found: dict[str, tuple[str, str, str, str]] = {}
+    if isinstance(content, dict):
+        for column in content.get("columns", ()):
+            if column["key"] and not column["name"].endswith(UNTITLED):
+                known = entry(column["key"])
+                found[column["key"]] = (column["title"], known.meaning, known.unit, known.null)
+        content = list(content.values())
+    for one in content if isinstance(content, (list, tuple)) else ():
+        if isinstance(one, (dict, list, tuple)):
+            found |= meanings_in(one)
+    return found
 
 
 def table_of(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:

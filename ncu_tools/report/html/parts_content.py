@@ -17,7 +17,7 @@ import pyarrow as pa
 from ncu_parsers.schema import arrays
 
 from ncu_tools.advice.advice_on_rows import advice_on_rows
-from ncu_tools.advice.lever_sentences import advice_in_words, first_lever, first_of_run
+from ncu_tools.advice.lever_sentences import advice_in_words, first_lever, saved_of_run, saves_most
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.kernel_row import Hotspot, row_key
@@ -63,9 +63,11 @@ class RunKernels:
         }
 
     @property
-    def first(self) -> str | None:
-        """The sentence on the lever that saves most of the run; None where no kernel has one."""
-        return first_of_run(self._advice.values())
+    def first(self) -> tuple[str, str] | None:
+        """The key of the kernel whose lever saves most of the run, and what it saves; None where none has a lever."""
+        saving = {key: one for key, one in self._advice.items() if one is not None}
+        best = saves_most(saving.values())
+        return next(((key, saved_of_run(one)) for key, one in saving.items() if one is best), None)
 
     def view(self, kernel: str) -> KernelView | None:
         """The view of a kernel; None if nothing was counted."""

@@ -35,35 +35,40 @@ class Theme:
 
 
 def _units(
-    orange: str, blue: str, sky: str, purple: str, yellow: str, green: str, gold: str, wine: str, olive: str, teal: str
-) -> dict[str, str]:
+    *, orange: str, blue: str, sky: str, purple: str, yellow: str, green: str, gold: str, wine: str, olive: str,
+    violet: str, brown: str,
+) -> dict[str, str]:  # fmt: skip
     return {
         "fp64": orange, "fp32": blue, "fp16": sky, "bf16": sky, "tensor_fp64": purple, "tensor_tf32": yellow,
-        "tensor_bf16": green, "tensor_fp16": green, "tensor_fp8": gold, "tensor_fp6": olive, "tensor_fp4": wine,
-        "tensor_int8": teal, "tensor_int4": teal, "tensor_int1": teal,
+        "tensor_bf16": green, "tensor_fp16": violet, "tensor_fp8": gold, "tensor_fp6": olive, "tensor_fp4": wine,
+        "tensor_int8": brown, "tensor_int4": brown, "tensor_int1": brown,
     }  # fmt: skip
 
 
+_LIGHT_UNITS = _units(
+    orange="#D55E00", blue="#0072B2", sky="#3C9BD6", purple="#B5578F", yellow="#C98600", green="#008A66",
+    gold="#8F7F00", wine="#882255", olive="#7A6A2E", violet="#6A4FB0", brown="#8A5A2B",
+)  # fmt: skip
 LIGHT = Theme(
     paper="#ffffff",
     ink="#1f2328",
     quiet="#5b6169",
     grid="#e7e9ec",
-    units=_units(
-        "#D55E00", "#0072B2", "#3C9BD6", "#B5578F", "#C98600", "#008A66", "#8F7F00", "#882255", "#7A6A2E", "#33748A"
-    ),
+    units=_LIGHT_UNITS,
     series=("#0072B2", "#D55E00", "#008A66", "#B5578F", "#C98600", "#3C9BD6", "#8F7F00", "#5b6169"),
     other="#6b7178",
     density="viridis_r",
 )
+_DARK_UNITS = _units(
+    orange="#FF8A3D", blue="#4DA8E8", sky="#8CCBF2", purple="#E08BBE", yellow="#F2B134", green="#2CC197",
+    gold="#E5D84B", wine="#E0739B", olive="#C9B668", violet="#B39DF0", brown="#D0A070",
+)  # fmt: skip
 DARK = Theme(
     paper="#15181c",
     ink="#e6e8eb",
     quiet="#9ba2ab",
     grid="#2b3037",
-    units=_units(
-        "#FF8A3D", "#4DA8E8", "#8CCBF2", "#E08BBE", "#F2B134", "#2CC197", "#E5D84B", "#E0739B", "#C9B668", "#6CC3D5"
-    ),
+    units=_DARK_UNITS,
     series=("#4DA8E8", "#FF8A3D", "#2CC197", "#E08BBE", "#F2B134", "#8CCBF2", "#E5D84B", "#9ba2ab"),
     other="#9ba2ab",
     density="viridis",

@@ -317,7 +317,7 @@ class TestChoosingRunsInChromium:
         opened.page.check("[aria-label='Show run3']")
         opened.page.check("[aria-label='Show run9']")
         assert opened.page.locator(".point[data-number]:visible").count() == 4
-        assert opened.page.locator("#legend-items li:has(.point.plain)").all_inner_texts() == ["run3", "run9"]
+        assert opened.page.locator("#legend-items li:has(.run-0, .run-1)").all_inner_texts() == ["run3", "run9"]
         assert {text.split(":")[0] for text in opened.page.locator(".ceiling-texts text").all_text_contents()} == {
             A100, H100,
         }  # fmt: skip
@@ -328,18 +328,20 @@ class TestChoosingRunsInChromium:
 
     def test_sections_and_lists_have_the_chosen_runs_alone(self, opened: Opened) -> None:
         opened.page.click("#first-run")
-        assert opened.page.locator("#runs h3:visible").all_inner_texts() == ["run1"]
+        assert opened.page.locator("#runs summary:visible").all_inner_texts()[0] == "run1"
         options = opened.page.locator("#parts-kernel option:not([hidden])").all_inner_texts()
         assert options
         assert all(text.endswith("(run1)") for text in options)
         runs = opened.page.locator("#filter-run option:not([hidden])").all_inner_texts()
         assert runs == ["all", "run1"]
 
-    def test_a_kernel_of_a_run_that_is_left_out_is_let_go(self, opened: Opened) -> None:
+    def test_a_kernel_of_a_run_that_is_left_out_gives_way_to_the_hottest_of_those_left(self, opened: Opened) -> None:
         opened.page.locator("#hotspots tr:has(td.run:text-is('run7'))").first.click()
         assert opened.chosen()[0]
         opened.page.uncheck("[aria-label='Show run7']")
-        assert opened.chosen() == ([], [])
+        assert opened.chosen()[0] == [
+            opened.page.locator("#hotspots tr[data-number]").first.get_attribute("data-number")
+        ]
         assert "(run7)" not in opened.page.locator("#parts-kernel option:checked").inner_text()
 
     def test_keys_walk_through_the_boxes_and_choose(self, opened: Opened) -> None:
@@ -461,7 +463,7 @@ class TestComparingTwoRunsInChromium:
         self, browser: Browser, tmp_path: Path
     ) -> None:
         found = Opened(browser, written(tmp_path, *nine_runs()[:2], group="category"))
-        assert found.page.locator("#hotspots caption").inner_text() == "Categories, hottest first"
+        assert found.page.locator("#hotspots .caption").inner_text() == "Categories, hottest first"
         assert found.page.locator("#compare code").inner_text() == "ncu-bench compare a/run1 a/run2"
         assert "all kernels (sums)" in found.page.locator("#compare").inner_text()
         assert found.wrong == []
@@ -470,8 +472,10 @@ class TestComparingTwoRunsInChromium:
         found = Opened(browser, written(tmp_path, *nine_runs()[:2], group="operator"))
         assert found.page.locator("#compare th").first.inner_text() == "operator"
         assert found.page.locator("#compare code").inner_text() == "ncu-bench compare a/run1 a/run2 --operators"
-        assert found.page.locator("#hotspots caption").inner_text() == "Operators, hottest first"
+        assert found.page.locator("#hotspots .caption").inner_text() == "Operators, hottest first"
         assert "kernel" not in found.page.locator(".legend, #kernel, #count").first.inner_text()
+        found.page.focus(".plot")
+        found.page.keyboard.press("Escape")
         assert found.page.locator("#kernel .hint").inner_text() == "Choose an operator on the plot or in the table."
         assert found.wrong == []
         found.close()

@@ -36,7 +36,7 @@ function insideKernels(content, { onChoose, kernelSelect, isShown }) {
   const hottest = button("Next hottest", nextHottest, { id: "next-hottest" });
   const node = element(
     "section",
-    { id: "inside", "aria-labelledby": "inside-title" },
+    { id: "inside", "aria-labelledby": "inside-title", "data-nav": "Inside" },
     element("h2", { id: "inside-title" }, "Inside a kernel"),
     element(
       "p",
@@ -48,9 +48,6 @@ function insideKernels(content, { onChoose, kernelSelect, isShown }) {
     hint,
     body,
   );
-  document
-    .querySelector("nav a[href='#hotspots']")
-    .after(" ", element("a", { href: "#inside" }, "Inside"));
 
   function fieldsOf(names) {
     const places = new Map(names.map((name, place) => [name, place]));
@@ -232,7 +229,7 @@ function insideKernels(content, { onChoose, kernelSelect, isShown }) {
     const list = element("tbody");
     const node = element(
       "div",
-      { class: "pane", id },
+      { class: "pane", id, role: "region", "aria-label": caption },
       element(
         "table",
         { role: "grid", "aria-label": caption },

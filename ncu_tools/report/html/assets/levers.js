@@ -9,11 +9,10 @@ const BARS = { width: 960, label: 300, row: 20, between: 8, axis: 20, right: 110
 function stepLevers(content, { runs, several }) {
   const node = element(
     "section",
-    { id: "levers", "aria-labelledby": "levers-title" },
+    { id: "levers", "aria-labelledby": "levers-title", "data-nav": "Levers" },
     element("h2", { id: "levers-title" }, "What the step could gain"),
     ...content.runs.map(ofRun),
   );
-  document.querySelector("nav a[href='#timeline']")?.after(" ", element("a", { href: "#levers" }, "Levers"));
   return { node };
 
   function ofRun(run) {

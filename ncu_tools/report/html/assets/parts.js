@@ -12,15 +12,12 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
   const body = element("div");
   const node = element(
     "section",
-    { id: "parts", "aria-labelledby": "parts-title" },
+    { id: "parts", "aria-labelledby": "parts-title", "data-nav": `One ${noun}` },
     title,
     element("p", { class: "controls" }, element("label", {}, `${capital(noun)} `, select)),
     body,
     notesOf(content.notes),
   );
-  document
-    .querySelector("nav a[href='#hotspots']")
-    .after(" ", element("a", { href: "#parts" }, capital(noun)));
   let shownNumber = null;
 
   // Shows a kernel of the page; the hottest one of the chosen runs that was counted where none was chosen yet.
@@ -55,7 +52,7 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
     const heads = columns.map((name) => element("th", { scope: "col", class: name }, HEADINGS[name]));
     return element(
       "div",
-      { class: `part-of-kernel ${part}` },
+      { class: `part-of-kernel ${part}`, tabindex: 0, role: "region", "aria-labelledby": `part-${part}` },
       element("h3", { id: `part-${part}` }, content.names[part]),
       element(
         "table",

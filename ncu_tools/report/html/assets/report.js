@@ -13,147 +13,6 @@ let chosenRuns = new Set(content.runs.keys());
 const isShown = (number) => chosenRuns.has(runOfKernel[number]);
 const nameOf = (row) => valueOf(row, "kernel_shown") ?? valueOf(row, "kernel");
 
-// ---------------------------------------------------------------------------------------------------------- summary
-
-function tilesOf(table) {
-  const hidden = ["run", "flops_lower_bound"];
-  const places = columnsWithContent(table).filter((place) => !hidden.includes(table.columns[place].name));
-  return element(
-    "dl",
-    { class: "tiles" },
-    ...places.map((place) =>
-      element(
-        "div",
-        {},
-        element("dt", {}, table.columns[place].title),
-        element("dd", {}, shown(table, table.rows[0], place)),
-      ),
-    ),
-  );
-}
-
-function boundsBar(bounds) {
-  if (!bounds.length) return null;
-  const parts = bounds.map((bound) => {
-    const part = element("span", { class: `part ${unitClass(bound.unit)}` });
-    part.style.setProperty("flex-grow", bound.share);
-    return part;
-  });
-  const words = bounds.map((bound) =>
-    element(
-      "li",
-      {},
-      element("span", { class: `dot ${unitClass(bound.unit)}` }),
-      `${bound.title} ${percent(bound.share)}`,
-    ),
-  );
-  return element(
-    "figure",
-    { class: "bounds" },
-    element("figcaption", {}, "What bounds the time"),
-    element("div", { class: "stack", "aria-hidden": "true" }, ...parts),
-    element("ul", {}, ...words),
-  );
-}
-
-function drawSummary() {
-  const numbers = several ? [runs.node] : [tilesOf(content.summary), boundsBar(content.bounds[0]) ?? ""];
-  const first = content.first.flatMap((sentence, run) =>
-    sentence ? [element("p", { class: "first" }, several ? `${content.runs[run]}: ${sentence}` : sentence)] : [],
-  );
-  section("summary").append(...first, ...numbers, notesOf(content.notes) ?? "");
-}
-
-// ------------------------------------------------------------------------------------------------------- the kernel
-
-const INTRODUCED = [
-  "kernel",
-  "time_total_ns",
-  "time_share",
-  "flops_per_s",
-  "arithmetic_intensity",
-  "bound",
-  "bound_fraction",
-];
-
-function factsOf(row, names) {
-  return names.flatMap((name) => {
-    const place = placeOf(kernels, name);
-    const text = shown(kernels, row, place);
-    return text ? [element("dt", {}, kernels.columns[place].title), element("dd", {}, text)] : [];
-  });
-}
-
-// What hovering says of a kernel: its short name, the start of its whole one, and the numbers that place it.
-function describe(number) {
-  const row = kernels.rows[number];
-  const [name, short] = [valueOf(row, "kernel"), nameOf(row)];
-  const whole = name.length > 300 ? `${name.slice(0, 299)}…` : name;
-  const run = several ? ["run"] : [];
-  return [
-    element("strong", {}, `${number + 1}  ${short}`),
-    ...(short === name ? [] : [element("code", { class: "name" }, whole)]),
-    element("dl", {}, ...factsOf(row, [...run, ...INTRODUCED.slice(1)]), ...beforeOf(number)),
-  ];
-}
-
-// The same kernel in the run before, and how much longer or shorter it takes now.
-function beforeOf(number) {
-  const arrow = content.arrows.find(([, to]) => to === number);
-  if (!arrow) return [];
-  const [was, now] = arrow.map((place) => kernels.rows[place]);
-  const [before, after] = [was, now].map((row) => valueOf(row, "time_total_ns"));
-  const ratio = before > 0 && after !== null ? `, now ${digits(after / before)} x` : "";
-  const time = before === null ? "time not known" : duration(before);
-  const renamed = valueOf(was, "kernel") === valueOf(now, "kernel") ? "" : `, as ${nameOf(was)}`;
-  return [element("dt", {}, `in ${valueOf(was, "run")}`), element("dd", {}, `${time}${ratio}${renamed}`)];
-}
-
-// The short name of a kernel and its whole one.
-function namesOf(row) {
-  const short = valueOf(row, "kernel_shown");
-  return [
-    ...(short === null ? [] : [element("p", { class: "short-name" }, short)]),
-    element("code", { class: "name" }, valueOf(row, "kernel")),
-  ];
-}
-
-function kernelPanel() {
-  const panel = element("div", { class: "panel", id: "kernel", "aria-live": "polite" });
-  const hint = `Choose ${aNoun} on the plot or in the table.`;
-  function show(number) {
-    if (number === null) return panel.replaceChildren(element("p", { class: "hint" }, hint));
-    const row = kernels.rows[number];
-    const said = ["kernel", "kernel_shown", "flops_lower_bound", ...(several ? [] : ["run"])];
-    const names = kernels.columns.map((column) => column.name).filter((name) => !said.includes(name));
-    const [sentences, facts] = [
-      ["diagnosis", "flag"],
-      names.filter((name) => !["diagnosis", "first_lever", "flag", "unit"].includes(name)),
-    ];
-    const told = sentences.flatMap((name) =>
-      valueOf(row, name) ? [element("p", { class: name }, valueOf(row, name))] : [],
-    );
-    const unplaced = plot.points.some((point) => point.number === number)
-      ? []
-      : [element("p", { class: "hint" }, "It has no place on the plot: FLOPs, bytes or time are zero or unknown.")];
-    const goes = element(
-      "span",
-      { class: "to-table" },
-      button("Show in table", () => table.choose(number, { focus: true })),
-      parts ? button("Show whole", () => parts.focus()) : null,
-    );
-    return panel.replaceChildren(
-      element("h3", {}, `${capital(noun)} ${number + 1}`, goes),
-      ...namesOf(row),
-      ...told,
-      ...unplaced,
-      element("dl", { class: "facts" }, ...factsOf(row, facts), ...beforeOf(number)),
-    );
-  }
-  show(null);
-  return { node: panel, show };
-}
-
 // --------------------------------------------------------------------------------------------------------- the plot
 
 function symbolOf(shape, classes) {
@@ -168,7 +27,8 @@ function symbolOf(shape, classes) {
 // What marks mean, of the points and runs that are shown.
 function legendItems() {
   const points = plot.points.filter(({ number }) => isShown(number));
-  const units = [...new Set(points.map((point) => point.unit))].filter(Boolean);
+  const isByRun = plot.state.byRun;
+  const units = isByRun ? [] : [...new Set(points.map((point) => point.unit))].filter(Boolean);
   const items = units.map((unit) =>
     element("li", {}, symbolOf(d3.symbolCircle, `point ${unitClass(unit)}`), content.units[unit] ?? unit),
   );
@@ -182,10 +42,10 @@ function legendItems() {
   }
   const ofRuns = several
     ? [...chosenRuns].map((place, rank) =>
-        element("li", {}, symbolOf(shapeOf(rank), "point plain"), content.runs[place]),
+        element("li", {}, symbolOf(shapeOf(rank), `point ${isByRun ? runClass(rank) : "plain"}`), ...breakable(content.runs[place])),
       )
     : [];
-  const unplaced = `No ${noun} has a place on the plot: FLOPs, bytes or time are zero or unknown.`;
+  const unplaced = `No ${noun} of the chosen runs has a place on the plot.`;
   return [
     ...(points.length ? [] : [element("p", { class: "hint" }, unplaced)]),
     ...(items.length ? [element("p", {}, "most FLOPs by"), element("ul", {}, ...items)] : []),
@@ -228,8 +88,45 @@ function levelSelect() {
   select.addEventListener("change", () => {
     plot.showLevel(select.value);
     section("level-shapes").hidden = select.value !== "*";
+    address.changed();
   });
+  keepSelect("level", select, content.levels[0].name);
   return element("label", {}, "Bytes of ", select);
+}
+
+// A select whose value is in the address where it is not the one of the start.
+function keepSelect(name, select, start = "*") {
+  const read = () => (select.value === start ? null : select.value);
+  const apply = (value) => {
+    if (![...select.options].some((option) => option.value === value && !option.disabled)) return;
+    select.value = value;
+    select.dispatchEvent(new Event("change"));
+  };
+  address.keep(name, read, apply);
+}
+
+// Whose ceilings are drawn, where runs are of several devices: those of many lie on each other.
+function deviceSelect() {
+  const devices = [...new Set(content.devices.flat())];
+  if (devices.length < 2) return null;
+  const options = devices.map((device) => element("option", { value: device }, device));
+  const select = element("select", { id: "ceilings-of" }, element("option", { value: "*" }, "all devices"), ...options);
+  select.value = plot.state.device;
+  select.addEventListener("change", () => plot.showDevice(select.value));
+  return element("label", {}, "Ceilings of ", select);
+}
+
+function colourSelect() {
+  if (!several) return null;
+  const options = [["run", "run"], ["unit", "unit of most FLOPs"]].map(([value, text]) => element("option", { value }, text));
+  const select = element("select", { id: "colour" }, ...options);
+  select.addEventListener("change", () => {
+    plot.colourByRun(select.value === "run");
+    section("legend-items").replaceChildren(...legendItems());
+    address.changed();
+  });
+  keepSelect("colour", select, "run");
+  return element("label", {}, "Colours by ", select);
 }
 
 function checkbox(words, does, attributes = {}) {
@@ -239,6 +136,13 @@ function checkbox(words, does, attributes = {}) {
 }
 
 function drawRoofline() {
+  if (!plot.points.length) {
+    const why = `No ${noun} has a place on a roofline: FLOPs, bytes or time are zero or unknown.`;
+    section("roofline-title").textContent = `The chosen ${noun}`;
+    section("roofline").dataset.nav = capital(noun);
+    section("roofline").append(panel.node, element("p", { class: "hint" }, why));
+    return;
+  }
   const others = content.ceilings.some((ceiling) => !ceiling.drawn);
   const controls = element(
     "p",
@@ -247,8 +151,11 @@ function drawRoofline() {
     button("−", () => plot.zoomBy(1 / 1.5), { "aria-label": "Zoom out" }),
     button("Show all", () => plot.showAll(), { id: "show-all" }),
     levelSelect(),
+    colourSelect(),
+    deviceSelect(),
     content.arrows.length ? checkbox("arrows between runs", plot.showArrows, { id: "arrows", checked: true }) : null,
     others ? checkbox("other ceilings (sparse, board limit, single instructions)", plot.showOthers) : null,
+    pictureTools(() => plot.node.querySelector("svg"), "roofline", `the roofline of ${content.title}`),
     element(
       "span",
       { class: "hint" },
@@ -260,7 +167,7 @@ function drawRoofline() {
         "details",
         { class: "sources" },
         element("summary", {}, "Ceilings and where they come from"),
-        sortableTable(content.ceiling_table, { caption: "Ceilings" }).node,
+        sortableTable(content.ceiling_table, { caption: "Ceilings", name: "ceilings" }).node,
       )
     : "";
   section("roofline").append(
@@ -272,6 +179,7 @@ function drawRoofline() {
       element("div", { class: "aside" }, legend(), panel.node),
     ),
     table,
+    commandLine(`ncu-bench roofline ${content.paths.join(" ")} -o roofline.pdf`),
   );
 }
 
@@ -318,7 +226,15 @@ function drawHotspots() {
     const kept = table.keep((number) => fits(number), isShown);
     plot.keep(kept);
     count.textContent = countOf(kept);
+    address.changed();
   }
+
+  address.keep("sort", table.sorting, table.sortAs);
+  address.keep("filter", () => search.value || null, (words) => {
+    search.value = words;
+    filter();
+  });
+  for (const { name, select } of selects) keepSelect(name, select);
 
   search.addEventListener("input", filter);
   selects.forEach(({ select }) => select.addEventListener("change", filter));
@@ -331,6 +247,7 @@ function drawHotspots() {
       count,
     ),
     table.node,
+    commandLine(`ncu-bench hotspots ${content.paths[0]}`),
   );
   return filter;
 }
@@ -362,41 +279,72 @@ function countOf(kept) {
 
 // ------------------------------------------------------------------------------- layers, expected, how runs were made
 
-// What `draw` makes of every run, below its name, or why that is nothing; both are hidden with the run.
+// What `draw` makes of every run, below its name; hidden with the run. A section of which no run has anything is taken
+// from the page; why that is, is said at the page's end.
 function perRun(name, draw) {
-  const nothing = element("ul", { class: "notes" });
+  let isEmpty = true;
   content.runs.forEach((run, place) => {
     const { node, notes } = draw(run, place);
-    if (several && !node) {
-      nothing.append(element("li", { "data-of-run": place }, element("strong", {}, run), `: ${notes.join("; ")}`));
+    if (!node) {
+      if (notes.length) missing.push([section(`${name}-title`).textContent, run, notes]);
       return;
     }
-    const heading = several ? element("h3", {}, run) : "";
-    section(name).append(element("div", { "data-of-run": place }, heading, node ?? "", notesOf(notes) ?? ""));
+    isEmpty = false;
+    const heading = several ? element("h3", {}, ...breakable(run)) : "";
+    section(name).append(element("div", { "data-of-run": place }, heading, node, notesOf(notes) ?? ""));
   });
-  if (!nothing.childElementCount) return;
-  const isAll = nothing.childElementCount === content.runs.length;
-  const words = isAll ? "Nothing of this is known; why" : "Runs of which nothing of this is known, and why";
-  section(name).append(element("details", {}, element("summary", {}, words), nothing));
+  if (isEmpty) section(name).remove();
 }
+
+const missing = [];
 
 function drawRuns() {
   perRun("layers", (run, place) => {
     const found = content.layers[place];
     const caption = "Layers; each has everything below it in its numbers";
-    return { node: found.rows.length ? layerTree(found, caption) : null, notes: found.notes };
+    return { node: found.rows.length ? layerTree(found, caption, "layers") : null, notes: found.notes };
   });
   perRun("expected", (run, place) => {
     const found = content.expected[place];
     const caption = "Hardware counts beside operator formulas, per iteration";
-    return { node: found.rows.length ? sortableTable(found, { caption }).node : null, notes: found.notes };
+    return { node: found.rows.length ? sortableTable(found, { caption, name: "expected" }).node : null, notes: found.notes };
   });
-  perRun("runs", (run, place) => {
-    const pairOf = ([name, text]) => [element("dt", {}, name), element("dd", {}, text)];
-    const facts = element("dl", { class: "manifest" }, ...content.manifests[place].flatMap(pairOf));
-    const words = element("summary", {}, "How it was made");
-    return { node: element("details", { open: !several }, words, facts), notes: [] };
+  const manifests = content.runs.map((run, place) => {
+    const facts = content.manifests[place].flatMap(([name, text]) => [element("dt", {}, ...breakable(name)), element("dd", {}, ...breakable(text))]);
+    return element("details", { "data-of-run": place }, element("summary", {}, ...breakable(run)), element("dl", { class: "manifest" }, ...facts));
   });
+  section("runs").append(...manifests, ...notShown(), glossary());
+}
+
+// What the page has no section for, and why.
+function notShown() {
+  if (!missing.length) return [];
+  const items = missing.map(([title, run, notes]) => {
+    const words = `${several ? `${run}: ` : ""}${notes.join("; ")}`;
+    return element("li", {}, element("strong", {}, `${title}: `), ...breakable(words));
+  });
+  return [element("details", {}, element("summary", {}, "What is not on this page, and why"), element("ul", { class: "notes" }, ...items))];
+}
+
+// The links to the sections that the page has; the one in sight is marked.
+function drawNavigation() {
+  const nav = document.querySelector("nav");
+  const links = new Map();
+  for (const one of document.querySelectorAll("main > section")) {
+    const title = one.dataset.nav ?? one.querySelector("h2").textContent;
+    links.set(one, element("a", { href: `#${one.id}` }, title));
+  }
+  nav.append(...links.values());
+  const inSight = new Set();
+  const observer = new IntersectionObserver((changes) => {
+    for (const { target, isIntersecting } of changes) inSight[isIntersecting ? "add" : "delete"](target);
+    const first = [...links.keys()].find((one) => inSight.has(one));
+    for (const [one, link] of links) {
+      if (one === first) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+  }, { rootMargin: "-60px 0px -40% 0px" });
+  for (const one of links.keys()) observer.observe(one);
 }
 
 // --------------------------------------------------------------------------------------------------- colours, printing
@@ -443,13 +391,17 @@ function showRuns(places) {
   for (const option of kernelSelects.flatMap((select) => [...select.options])) {
     option.hidden = option.disabled = !isShown(Number(option.value));
   }
-  section("legend-items").replaceChildren(...legendItems());
   plot.showRuns(places);
+  section("legend-items")?.replaceChildren(...legendItems());
   filterHotspots();
-  if (chosenKernel !== null && !isShown(chosenKernel)) choose(null);
-  else for (const drawn of [inside, parts].filter(Boolean)) drawn.show(null);
+  if (chosenKernel === null || !isShown(chosenKernel)) choose(firstKernel());
   timeline?.showRuns(chosenRuns);
   if (places.length > 1) pairs?.choose(places[0], places[1]);
+}
+
+// The kernel that is chosen at the start: the hottest one.
+function firstKernel() {
+  return [...kernels.rows.keys()].find(isShown) ?? null;
 }
 
 let chosenKernel = null;
@@ -460,6 +412,7 @@ function choose(number) {
   panel.show(number);
   parts?.show(number);
   inside?.show(number);
+  address.changed();
 }
 
 const isTimed = kernels.rows.some((row) => valueOf(row, "time_total_ns") !== null);
@@ -468,12 +421,15 @@ const plot = rooflinePlot(content, {
   onLeave: (number) => {
     if (number !== null) table.choose(number, { focus: true });
   },
+  onChange: address.changed,
   describe,
 });
 const panel = kernelPanel();
 const table = sortableTable(kernels, {
   caption: `${capital(content.nouns)}, ${isTimed ? "hottest first" : "whose times are not known"}`,
+  name: content.nouns,
   wanted: content.in_table,
+  onSort: address.changed,
   onChoose: choose,
   numbered: true,
   sortedBy: "time_total_ns",
@@ -489,17 +445,27 @@ const inside = content.inside ? insideKernels(content.inside, chooses) : null;
 const parts = content.parts ? kernelInParts(content.parts, chooses) : null;
 
 document.title = `${content.title} - ncu-bench report`;
-section("title").textContent = content.title;
+section("title").replaceChildren(...breakable(content.title));
 section("made-by").textContent = content.made_by;
+const { glossary } = explainTitles(content.meanings);
+if (runs) address.keep("runs", runs.chosen, runs.chooseAs);
 drawSummary();
 drawRoofline();
 const filterHotspots = drawHotspots();
-for (const drawn of [pairs, inside, parts].filter(Boolean)) section("hotspots").after(drawn.node);
-if (timeline) section("summary").after(timeline.node);
+address.keep("view", plot.view, plot.viewAs);
+address.keep("kernel", () => (chosenKernel === null || chosenKernel === firstKernel() ? null : chosenKernel + 1), (text) => {
+  const number = Number(text) - 1;
+  if (kernels.rows[number] && isShown(number)) choose(number);
+});
+if (pairs) section("summary").after(pairs.node);
+for (const drawn of [inside, parts].filter(Boolean)) section("hotspots").after(drawn.node);
+if (timeline) (pairs?.node ?? section("summary")).after(timeline.node);
 if (levers) timeline.node.after(levers.node);
 drawRuns();
+drawNavigation();
 showRuns(several ? runs.chosenRuns() : [0]);
 plot.resize();
+address.open();
 section("theme").addEventListener("click", switchTheme);
 addEventListener("beforeprint", openForPaper);
 addEventListener("afterprint", foldAgain);

@@ -4,6 +4,8 @@
 
 const HEIGHT = 540;
 const MARGIN = { top: 14, right: 18, bottom: 46, left: 100 };
+const NARROW = { width: 560, left: 58 };
+const MOST_DEVICES = 2;
 const NUMBERED = 12;
 const REACH = 24;
 const DASHES = ["", "7 4", "7 3 2 3", "2 3"];
@@ -24,10 +26,15 @@ const LEVEL_SHAPES = {
   shared: d3.symbolDiamond,
 };
 const NEAR = 0.02;
+const SHORTEST_ARROW = 6;
 const LABEL = { perCharacter: 6.7, height: 14 };
 
 function shapeOf(run) {
   return SHAPES[run % SHAPES.length];
+}
+
+function runClass(rank) {
+  return `run-${rank % SHAPES.length}`;
 }
 
 function unitClass(unit) {
@@ -127,9 +134,10 @@ function overlap(one, other) {
   );
 }
 
-function rooflinePlot(content, { onChoose, onLeave, describe }) {
+function rooflinePlot(content, { onChoose, onLeave, onChange, describe }) {
   const points = pointsOf(content);
   const devices = [...new Set(content.ceilings.map((ceiling) => ceiling.device))];
+  const margin = { ...MARGIN }; // on the left less where the window is narrow
   const svg = d3
     .create("svg")
     .attr("class", "plot")
@@ -167,6 +175,8 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     chosen: null,
     kept: null,
     rank: new Map(content.runs.map((run, place) => [place, place])),
+    byRun: content.runs.length > 1,
+    device: devices.length > MOST_DEVICES ? devices[0] : "*",
     level: names[0],
     levels: [names[0]],
   };
@@ -175,8 +185,6 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     .selectAll("path")
     .data(d3.sort(points, (point) => -(point.time ?? 0)))
     .join("path")
-    .attr("class", (point) => `point ${unitClass(point.unit)}`)
-    .classed("open", (point) => point.isLowerBound || point.isEstimate)
     .attr("data-number", (point) => point.number);
   const joins = markers.append("g").attr("class", "joins");
   const halo = markers.append("circle").attr("class", "halo").attr("visibility", "hidden");
@@ -184,9 +192,14 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
 
   // Square pixels: pictures have the same areas, by the same rule (mark_area.py).
   const areaOf = (point) => content.areas[state.levels.length > 1 ? "all" : state.level][point.number];
-  const isOfRun = (ceiling) => content.devices.some((of, run) => state.rank.has(run) && of.includes(ceiling.device));
+  const colourOf = (point) => (state.byRun ? runClass(state.rank.get(point.run) ?? 0) : unitClass(point.unit));
+  const devicesHere = () => [...new Set(content.devices.flatMap((of, run) => (state.rank.has(run) ? of : [])))];
+  const isOfDevice = (ceiling) => {
+    const here = devicesHere();
+    return here.includes(ceiling.device) && (!here.includes(state.device) || ceiling.device === state.device);
+  };
   const isHere = (ceiling) =>
-    isOfRun(ceiling) && (!ceiling.is_bandwidth || state.levels.includes(ceiling.unit));
+    isOfDevice(ceiling) && (!ceiling.is_bandwidth || state.levels.includes(ceiling.unit));
   const plain = () => content.ceilings.filter((ceiling) => ceiling.drawn && isHere(ceiling));
   const isNear = (one, other) =>
     one.device === other.device && one.unit === other.unit && Math.abs(one.value / other.value - 1) < NEAR;
@@ -200,8 +213,8 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
 
   function scales() {
     const limits = limitsOf(ofRuns(), drawnCeilings(), ridges(), state.levels);
-    const x = d3.scaleLog(limits.x, [MARGIN.left, state.width - MARGIN.right]);
-    const y = d3.scaleLog(limits.y, [HEIGHT - MARGIN.bottom, MARGIN.top]);
+    const x = d3.scaleLog(limits.x, [margin.left, state.width - margin.right]);
+    const y = d3.scaleLog(limits.y, [HEIGHT - margin.bottom, margin.top]);
     return { x: state.transform.rescaleX(x), y: state.transform.rescaleY(y) };
   }
 
@@ -214,6 +227,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     .on("zoom", (event) => {
       state.transform = event.transform;
       draw();
+      onChange();
     });
   svg.call(zoom);
 
@@ -227,6 +241,10 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     markerOf
       .attr("display", (point) => (state.level in point.xs && state.rank.has(point.run) ? null : "none"))
       .filter((point) => state.level in point.xs && state.rank.has(point.run))
+      .attr("class", (point) => `point ${colourOf(point)}`)
+      .classed("open", (point) => point.isLowerBound || point.isEstimate)
+      .classed("faded", (point) => Boolean(state.kept) && !state.kept.has(point.number))
+      .classed("chosen", (point) => point.number === state.chosen)
       .attr("d", (point) => d3.symbol(shapeOf(state.rank.get(point.run)), areaOf(point))())
       .attr("transform", (point) => `translate(${placeOnPlot(point, scale).join()})`);
     drawJoins(scale);
@@ -254,7 +272,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
       .selectAll("line")
       .data(joined)
       .join("line")
-      .attr("class", (point) => unitClass(point.unit))
+      .attr("class", colourOf)
       .attr("x1", (point) => d3.min(Object.values(point.xs), scale.x))
       .attr("y1", (point) => scale.y(point.y))
       .attr("x2", (point) => d3.max(Object.values(point.xs), scale.x))
@@ -263,7 +281,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
       .selectAll("path")
       .data(dots)
       .join("path")
-      .attr("class", ({ point }) => unitClass(point.unit))
+      .attr("class", ({ point }) => colourOf(point))
       .attr("data-level", ({ level }) => level)
       .attr("d", ({ point, level }) => d3.symbol(LEVEL_SHAPES[level], areaOf(point))())
       .attr("transform", ({ at }) => `translate(${at.join()})`);
@@ -282,9 +300,10 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
       const [[x0, y0], [x1, y1]] = pair.map((point) => placeOnPlot(point, scale));
       const [near, far] = pair.map((point) => Math.sqrt(areaOf(point) / Math.PI) + 2);
       const length = Math.hypot(x1 - x0, y1 - y0);
-      if (length < near + far + 3) return [];
+      if (length < SHORTEST_ARROW) return [];
       const [dx, dy] = [(x1 - x0) / length, (y1 - y0) / length];
-      const line = [x0 + near * dx, y0 + near * dy, x1 - far * dx, y1 - far * dy];
+      const [from, to] = length < near + far + SHORTEST_ARROW ? [0, 0] : [near, far]; // markers that overlap: between centres
+      const line = [x0 + from * dx, y0 + from * dy, x1 - to * dx, y1 - to * dy];
       return [{ line, chosen: isChosen(pair) }];
     });
     arrows
@@ -300,26 +319,26 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
   }
 
   function drawFrame(scale) {
-    const [right, bottom] = [state.width - MARGIN.right, HEIGHT - MARGIN.bottom];
+    const [right, bottom] = [state.width - margin.right, HEIGHT - margin.bottom];
     svg.attr("viewBox", `0 0 ${state.width} ${HEIGHT}`);
     clip
-      .attr("x", MARGIN.left)
-      .attr("y", MARGIN.top)
-      .attr("width", right - MARGIN.left)
-      .attr("height", bottom - MARGIN.top);
+      .attr("x", margin.left)
+      .attr("y", margin.top)
+      .attr("width", right - margin.left)
+      .attr("height", bottom - margin.top);
     const [xTicks, yTicks] = [ticksOf(scale.x), ticksOf(scale.y)];
     axes.x
       .attr("transform", `translate(0,${bottom})`)
       .call(d3.axisBottom(scale.x).tickValues(xTicks).tickFormat(digits));
-    axes.y.attr("transform", `translate(${MARGIN.left},0)`).call(
+    axes.y.attr("transform", `translate(${margin.left},0)`).call(
       d3
         .axisLeft(scale.y)
         .tickValues(yTicks)
-        .tickFormat((value) => scaled(value, "FLOP/s")),
+        .tickFormat((value) => scaled(value, margin.left < MARGIN.left ? "" : "FLOP/s")),
     );
     const ends = [
-      ...xTicks.map((tick) => [scale.x(tick), MARGIN.top, scale.x(tick), bottom]),
-      ...yTicks.map((tick) => [MARGIN.left, scale.y(tick), right, scale.y(tick)]),
+      ...xTicks.map((tick) => [scale.x(tick), margin.top, scale.x(tick), bottom]),
+      ...yTicks.map((tick) => [margin.left, scale.y(tick), right, scale.y(tick)]),
     ];
     grid
       .selectAll("line")
@@ -335,10 +354,10 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
         : content.levels.find(({ name }) => name === state.level).bytes;
     titles.x.text(`arithmetic intensity (FLOP per ${bytes})`);
     titles.x
-      .attr("x", (MARGIN.left + right) / 2)
+      .attr("x", (margin.left + right) / 2)
       .attr("y", HEIGHT - 8)
       .attr("text-anchor", "middle");
-    titles.y.attr("transform", `translate(14,${(MARGIN.top + bottom) / 2}) rotate(-90)`).attr("text-anchor", "middle");
+    titles.y.attr("transform", `translate(14,${(margin.top + bottom) / 2}) rotate(-90)`).attr("text-anchor", "middle");
   }
 
   // Where a ceiling is drawn: a bandwidth up to its last ridge, a peak from its first ridge on.
@@ -429,7 +448,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
   function alongSlope(ceiling, text, { width, before, isBelow }, taken, scale) {
     const [x0, x1] = [scale.x(ceiling.from), scale.x(ceiling.to)];
     const angle = Math.atan2(ceiling.y2 - ceiling.y1, x1 - x0);
-    const [from, to] = [MARGIN.left, HEIGHT - MARGIN.bottom];
+    const [from, to] = [margin.left, HEIGHT - margin.bottom];
     const slope = (ceiling.y2 - ceiling.y1) / (x1 - x0);
     const inSight = Math.max(x0, from, slope < 0 ? x0 + (to - ceiling.y1) / slope : from) + 16;
     const start = inSight + before * Math.cos(angle);
@@ -456,13 +475,13 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
   }
 
   function aboveLine(ceiling, text, width, taken, scale) {
-    const right = state.width - MARGIN.right - 4;
-    if (ceiling.y1 < MARGIN.top - 2 || ceiling.y1 > HEIGHT - MARGIN.bottom + 2) return [];
-    const first = Math.min(Math.max(scale.x(ceiling.from), MARGIN.left) + width, right);
+    const right = state.width - margin.right - 4;
+    if (ceiling.y1 < margin.top - 2 || ceiling.y1 > HEIGHT - margin.bottom + 2) return [];
+    const first = Math.min(Math.max(scale.x(ceiling.from), margin.left) + width, right);
     for (let end = right; end >= first; end -= 16) {
       for (const top of [ceiling.y1 - LABEL.height - 2, ceiling.y1 + 3]) {
         const box = { x: end - width, y: top, width, height: LABEL.height };
-        if (box.x < MARGIN.left || taken.some((other) => overlap(box, other))) continue;
+        if (box.x < margin.left || taken.some((other) => overlap(box, other))) continue;
         taken.push(box);
         return [{ ...ceiling, text, anchor: "end", angle: 0, x: end, y: top + LABEL.height - 3 }];
       }
@@ -559,7 +578,10 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     tip.hidden = true;
     markerOf.classed("hovered", false);
   });
-  svg.on("click", (event) => onChoose(nearest(event)?.number ?? null));
+  svg.on("click", (event) => {
+    const found = nearest(event);
+    if (found) onChoose(found.number);
+  });
 
   function walk(steps) {
     const kept = keptHere();
@@ -570,7 +592,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
   }
 
   const zoomBy = (factor) => svg.call(zoom.scaleBy, factor);
-  const showAll = () => svg.call(zoom.transform, d3.zoomIdentity);
+  const showAll = () => state.width && svg.call(zoom.transform, d3.zoomIdentity); // a plot without points has no width
   const move = (x, y) => svg.call(zoom.translateBy, x / state.transform.k, y / state.transform.k);
   const keys = {
     ArrowRight: () => walk(1),
@@ -596,13 +618,12 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
   // The chosen kernel comes into view where zooming has left it outside.
   function bringIntoView(point) {
     const [x, y] = placeOnPlot(point, scales());
-    const inside = x > MARGIN.left && x < state.width - MARGIN.right && y > MARGIN.top && y < HEIGHT - MARGIN.bottom;
+    const inside = x > margin.left && x < state.width - margin.right && y > margin.top && y < HEIGHT - margin.bottom;
     if (!inside) move(state.width / 2 - x, HEIGHT / 2 - y);
   }
 
   function choose(number) {
     state.chosen = number;
-    markerOf.classed("chosen", (point) => point.number === number);
     const point = here().find((one) => one.number === number);
     if (point && state.width) bringIntoView(point);
     markerOf.filter((one) => one.number === number).raise();
@@ -612,7 +633,6 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
 
   function keep(kept) {
     state.kept = new Set(kept);
-    markerOf.classed("faded", (point) => !state.kept.has(point.number));
     draw();
   }
 
@@ -620,16 +640,15 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     const width = Math.max(Math.round(node.clientWidth), 320);
     if (width === state.width) return;
     state.width = width;
+    margin.left = width < NARROW.width ? NARROW.left : MARGIN.left;
     zoom.extent([
-      [MARGIN.left, MARGIN.top],
-      [width - MARGIN.right, HEIGHT - MARGIN.bottom],
+      [margin.left, margin.top],
+      [width - margin.right, HEIGHT - margin.bottom],
     ]);
     draw();
   }
 
-  new ResizeObserver(() => {
-    if (!matchMedia("print").matches) resize();
-  }).observe(node);
+  onWidth(node, resize);
   // One level by its name, or all of them.
   function showLevel(level) {
     state.levels = names.includes(level) ? [level] : names;
@@ -651,5 +670,27 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     state.showArrows = wanted;
     draw();
   };
-  return { node, points, choose, showArrows, keep, zoomBy, showAll, showOthers, showLevel, showRuns, resize };
+  const colourByRun = (wanted) => {
+    state.byRun = wanted;
+    draw();
+  };
+  const showDevice = (device) => {
+    state.device = device;
+    draw();
+  };
+  // The zoomed view for the address: factor and shift in shares of the plot, so that it holds at any width.
+  function view() {
+    const { k, x, y } = state.transform;
+    return k === 1 && x === 0 && y === 0 ? null : [k, x / state.width, y / HEIGHT].map((one) => Number(one.toFixed(4))).join();
+  }
+  function viewAs(text) {
+    const [k, x, y] = text.split(",").map(Number);
+    if (k > 0 && Number.isFinite(x) && Number.isFinite(y)) {
+      svg.call(zoom.transform, d3.zoomIdentity.translate(x * state.width, y * HEIGHT).scale(k));
+    }
+  }
+  return {
+    node, points, devicesHere, colourOf, choose, showArrows, keep, zoomBy, showAll, showOthers, showLevel, showRuns,
+    colourByRun, showDevice, resize, view, viewAs, state,
+  };
 }

@@ -4,6 +4,8 @@
 
 const ROWS_AT_ONCE = 100;
 const LONG_TEXT = 28;
+// A piece of a text that stays on its line: a word, 24 letters of it at most, with the separators and spaces behind it.
+const BREAKABLE = /[^\s_/\\.,:<>()-]{1,24}[\s_/\\.,:<>()-]*|[\s_/\\.,:<>()-]+/gu;
 
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -22,9 +24,34 @@ function button(text, does, attributes = {}) {
 
 function notesOf(notes, title = "") {
   if (!notes.length) return null;
-  const list = element("ul", { class: "notes" }, ...notes.map((note) => element("li", {}, note)));
+  const list = element("ul", { class: "notes" }, ...notes.map((note) => element("li", {}, ...breakable(note))));
   if (notes.length <= 3) return list;
   return element("details", {}, element("summary", {}, `${title || "Notes"} (${notes.length})`), list);
+}
+
+// A text that may break after the separators of names and paths, and not within their words; very long words break too.
+function breakable(text) {
+  const words = text.match(BREAKABLE) ?? [];
+  return words.flatMap((word, place) => (place ? [element("wbr"), word] : [word]));
+}
+
+// A box whose content may be wider or higher than it is, as its edges show; its headings or rows can have the focus, so
+// that keys scroll it.
+function scrollBox(label, attributes, ...children) {
+  const box = { role: "region", "aria-label": label, ...attributes };
+  return element("div", { ...box, class: `scrolled ${attributes.class ?? ""}`.trim() }, ...children);
+}
+
+// Calls `does` with the width of a node after it changed: in the next frame, since a size that changes within the call
+// of an observer is an error. Nothing is laid out anew for paper.
+function onWidth(node, does) {
+  let width = 0;
+  const look = () => {
+    if (node.clientWidth === width || matchMedia("print").matches) return;
+    width = node.clientWidth;
+    does(width);
+  };
+  new ResizeObserver(() => requestAnimationFrame(look)).observe(node);
 }
 
 // ------------------------------------------------------------------------------------------------------------ cells
@@ -45,7 +72,8 @@ function cellOf(table, row, place) {
   }
   const isLong = column.kind === "text" && text.length > LONG_TEXT;
   if (isLong || text !== whole) cell.title = whole;
-  cell.append(isLong ? element("span", { class: "long" }, text) : text);
+  const words = column.kind === "text" ? breakable(text) : [text];
+  cell.append(...(isLong ? [element("span", { class: "long" }, ...words)] : words));
   return cell;
 }
 
@@ -77,12 +105,7 @@ function fitColumns(box, hint, elsewhere, table, placesOf, draw) {
     const titles = every.filter((place) => !kept.includes(place)).map((place) => `“${table.columns[place].title}”`);
     hint.textContent = titles.length ? `No room in this window for ${titles.join(", ")}${elsewhere}.` : "";
   }
-  let width = 0;
-  new ResizeObserver(() => {
-    if (box.clientWidth === width || matchMedia("print").matches) return;
-    width = box.clientWidth;
-    requestAnimationFrame(fit); // a change of the size within the observer's call would be an error
-  }).observe(box);
+  onWidth(box, fit);
   return fit;
 }
 
@@ -106,7 +129,7 @@ function ordered(table, numbers, place, descending) {
 // number that it has on the plot. Returns the node and what a page does with it.
 function sortableTable(
   table,
-  { caption, wanted = null, onChoose = null, numbered = false, sortedBy = null, elsewhere = "" },
+  { caption, name, wanted = null, onChoose = null, onSort = () => {}, numbered = false, sortedBy = null, elsewhere = "" },
 ) {
   const places = columnsWithContent(table, wanted);
   const state = {
@@ -119,12 +142,7 @@ function sortableTable(
     isThere: () => true,
   };
   const made = new Map();
-  const headings = places.map((place) => {
-    const { title, kind } = table.columns[place];
-    const sorts = button(title, () => sortBy(place));
-    const name = kind === "text" ? `text ${table.columns[place].name}` : "number";
-    return element("th", { scope: "col", class: name, "data-title": title }, sorts);
-  });
+  const headings = places.map((place) => headingOf(table.columns[place], () => sortBy(place)));
   const body = element("tbody");
   const more = button(
     "",
@@ -135,13 +153,12 @@ function sortableTable(
     { class: "more" },
   );
   const first = numbered ? [element("th", { scope: "col", class: "number" }, "#")] : [];
-  const node = element(
-    "div",
-    { class: onChoose ? "scrolled boxed" : "scrolled" },
+  const node = scrollBox(
+    caption,
+    { class: onChoose ? "boxed" : "" },
     element(
       "table",
-      { role: onChoose ? "grid" : null },
-      element("caption", {}, caption),
+      { role: onChoose ? "grid" : null, "aria-label": caption },
       element("thead", {}, element("tr", {}, ...first, ...headings)),
       body,
     ),
@@ -191,6 +208,21 @@ function sortableTable(
     state.place = place;
     state.kept = ordered(table, state.kept, place, state.descending);
     draw();
+    onSort();
+  }
+
+  // The column that sorts as text for the address, "-" before its name where it falls; null as at the start.
+  function sorting() {
+    if (state.place === null || (state.descending && table.columns[state.place].name === sortedBy)) return null;
+    return `${state.descending ? "-" : ""}${table.columns[state.place].name}`;
+  }
+
+  function sortAs(text) {
+    const place = placeOf(table, text.replace(/^-/, ""));
+    if (!places.includes(place)) return;
+    state.place = null;
+    sortBy(place);
+    if (state.descending !== text.startsWith("-")) sortBy(place);
   }
 
   // Keeps the rows that fit; columns in which none of the rows that are there has anything are left out.
@@ -260,13 +292,26 @@ function sortableTable(
   const noRoom = element("p", { class: "hint no-room" });
   const fit = fitColumns(node, noRoom, elsewhere, table, filledPlaces, drawColumns);
   draw();
-  return { node: element("div", {}, node, noRoom, more), keep, choose };
+  const above = element(
+    "div",
+    { class: "above-table" },
+    element("span", { class: "caption" }, caption),
+    tableTools(table, name, () => state.kept),
+  );
+  return { node: element("div", { class: "table" }, above, node, noRoom, more), keep, choose, sorting, sortAs };
+}
+
+// The heading of a column: a button that sorts, and what the column means.
+function headingOf(column, sorts) {
+  const kind = column.kind === "text" ? `text ${column.name}` : "number";
+  const known = { scope: "col", class: kind, "data-title": column.title, "data-means": column.key };
+  return element("th", known, sorts ? button(column.title, sorts) : column.title);
 }
 
 // ------------------------------------------------------------------------------------------------------------- tree
 
 // The layers of a run: rows stand parents first, with their depth; two levels are open at the start.
-function layerTree(table, caption) {
+function layerTree(table, caption, name) {
   const value = valueIn(table);
   const places = columnsWithContent(table).filter((place) => table.columns[place].name !== "depth");
   const depths = table.rows.map((row) => value(row, "depth"));
@@ -357,10 +402,7 @@ function layerTree(table, caption) {
     if (row) toggle(Number(row.dataset.number));
   });
   body.addEventListener("keydown", onKey);
-  const head = places.map((place) => {
-    const column = table.columns[place];
-    return element("th", { scope: "col", class: column.kind === "text" ? "text" : "number" }, column.title);
-  });
+  const head = places.map((place) => headingOf(table.columns[place]));
   const all = () => {
     hasChildren.forEach((has, number) => has && open.add(number));
     draw();
@@ -376,11 +418,16 @@ function layerTree(table, caption) {
     element("p", { class: "controls" }, button("Open all", all), button("Close all", none)),
     element(
       "div",
-      { class: "scrolled" },
+      { class: "above-table" },
+      element("span", { class: "caption" }, caption),
+      tableTools(table, name, () => [...table.rows.keys()]),
+    ),
+    scrollBox(
+      caption,
+      { class: "boxed" },
       element(
         "table",
-        { role: "treegrid" },
-        element("caption", {}, caption),
+        { role: "treegrid", "aria-label": caption },
         element("thead", {}, element("tr", {}, ...head)),
         body,
       ),

@@ -7,14 +7,11 @@ function comparedPairs(content, runs, { noun }) {
   const body = element("div", { "aria-live": "polite" });
   const node = element(
     "section",
-    { id: "compare", "aria-labelledby": "compare-title" },
-    element("h2", { id: "compare-title" }, "Compare two runs"),
+    { id: "compare", "aria-labelledby": "compare-title", "data-nav": "What changed" },
+    element("h2", { id: "compare-title" }, "What changed between two runs"),
     element("p", { class: "controls" }, element("label", {}, "Base ", base), element("label", {}, "New ", later)),
     body,
   );
-  document
-    .querySelector("nav a[href='#hotspots']")
-    .after(" ", element("a", { href: "#compare" }, "Compare"));
   base.replaceChildren(...optionsOf(runs.map((run, place) => place).slice(0, -1)));
   base.addEventListener("change", () => choose(Number(base.value), Number(later.value)));
   later.addEventListener("change", () => choose(Number(base.value), Number(later.value)));
@@ -36,12 +33,7 @@ function comparedPairs(content, runs, { noun }) {
   const textOf = (value) => (Array.isArray(value) ? content.texts[value[0]] : value);
 
   function draw(first, second) {
-    const command = element(
-      "p",
-      { class: "hint" },
-      "In a terminal: ",
-      element("code", {}, `ncu-bench compare ${content.names[first]} ${content.names[second]}${options}`),
-    );
+    const command = commandLine(`ncu-bench compare ${content.names[first]} ${content.names[second]}${options}`);
     const found = content.pairs[`${first} ${second}`];
     if (!found) {
       const words = "These two are not on this page, which holds as many pairs as it has room for.";
@@ -54,7 +46,7 @@ function comparedPairs(content, runs, { noun }) {
       `times are means of one ${noun === "operator" ? "call" : "launch"}`;
     body.replaceChildren(
       element("p", { class: "total" }, totalOf(found.total.map(textOf))),
-      sortableTable(table, { caption }).node,
+      sortableTable(table, { caption, name: "compare" }).node,
       notesOf(found.notes.map((note) => content.texts[note])) ?? "",
       command,
     );

@@ -32,22 +32,17 @@ function runsTable(content, onChange) {
   const count = element("output", { id: "runs-chosen" });
   const search = element("input", { type: "search", id: "filter-runs", placeholder: "words of the name, device" });
   search.addEventListener("input", draw);
-  const headings = places.map((place) => {
-    const { title, kind } = table.columns[place];
-    const sorts = button(title, () => sortBy(place));
-    return element("th", { scope: "col", class: kind === "text" ? "text" : "number", "data-title": title }, sorts);
-  });
+  const headings = places.map((place) => headingOf(table.columns[place], () => sortBy(place)));
   const pickHeading = element("th", { scope: "col", class: "pick" }, "show");
   const boundsHeading = element("th", { scope: "col", class: "text" }, "what bounds the time");
   const body = element("tbody");
   body.addEventListener("keydown", walk);
-  const box = element(
-    "div",
-    { class: "scrolled" },
+  const box = scrollBox(
+    "The runs",
+    { class: "boxed" },
     element(
       "table",
-      {},
-      element("caption", {}, "The runs"),
+      { "aria-label": "The runs" },
       element("thead", {}, element("tr", {}, pickHeading, ...headings, boundsHeading)),
       body,
     ),
@@ -65,7 +60,7 @@ function runsTable(content, onChange) {
       button("None", () => only([]), { id: "no-runs" }),
       button("First only", () => only(state.kept.slice(0, 1)), { id: "first-run" }),
     ),
-    element("p", { class: "hint" }, count),
+    element("div", { class: "above-table" }, element("span", { class: "hint" }, count), tableTools(table, "runs", () => state.kept)),
     box,
     noRoom,
     boundsLegend(),
@@ -196,7 +191,7 @@ function runsTable(content, onChange) {
       boxes[place].checked = isChosen;
       rows[place].classList.toggle("left-out", !isChosen);
       rows[place].hidden = Boolean(state.group) && state.folded.has(state.group.of[place]);
-      const shape = isChosen ? symbolOf(shapeOf(chosen.indexOf(place)), "point plain") : "";
+      const shape = isChosen ? symbolOf(shapeOf(chosen.indexOf(place)), `point ${runClass(chosen.indexOf(place))}`) : "";
       rows[place].querySelector(".shape").replaceChildren(shape);
     });
     groups.forEach(({ title, box, words, folds, runs }, name) => {
@@ -257,5 +252,16 @@ function runsTable(content, onChange) {
   });
   rows = everyRun.map(rowOf);
   draw();
-  return { node, chosenRuns };
+  // The chosen runs as text for the address; null as at the start.
+  function chosen() {
+    const places = chosenRuns();
+    const isStart = String(places) === String(everyRun.slice(0, CHOSEN_AT_START));
+    return isStart ? null : places.map((place) => place + 1).join();
+  }
+
+  function chooseAs(text) {
+    only(text.split(",").map((number) => Number(number) - 1).filter((place) => place in content.runs));
+  }
+
+  return { node, chosenRuns, chosen, chooseAs };
 }

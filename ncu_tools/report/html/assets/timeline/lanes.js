@@ -142,9 +142,6 @@ function timelineLanes(content, { runs, several }) {
     body,
     notesOf(content.notes),
   );
-  document
-    .querySelector("nav a[href='#summary']")
-    .after(" ", element("a", { href: "#timeline" }, "Timeline"));
 
   content.steps.forEach((step, place) => {
     const saves = step.saving_ns === null ? "" : `, could save ${duration(step.saving_ns)} at most`;
@@ -192,13 +189,13 @@ function timelineLanes(content, { runs, several }) {
 
   function numbersOf(step) {
     const caption = "Where the time goes: gaps and what no kernel hides add up to the span";
-    return sortableTable(step.numbers, { caption }).node;
+    return sortableTable(step.numbers, { caption, name: "steps" }).node;
   }
 
   function longestOf(step) {
     if (!step.longest.rows.length) return [];
     const caption = `The longest gaps of ${step.gpus[0].title} within the step; times from its start`;
-    return [sortableTable(step.longest, { caption }).node];
+    return [sortableTable(step.longest, { caption, name: "gaps" }).node];
   }
 
   function legendOf() {
@@ -558,12 +555,10 @@ function timelineLanes(content, { runs, several }) {
     event.preventDefault();
   });
 
-  new ResizeObserver(() => {
-    const width = Math.max(Math.round(frame.clientWidth), 320);
-    if (matchMedia("print").matches || width === state.width) return;
-    state.width = width;
+  onWidth(frame, (width) => {
+    state.width = Math.max(width, 320);
     draw();
-  }).observe(frame);
+  });
 
   // Shows the steps of some runs, by their places, and the first of them where that of another run was shown.
   function showRuns(places) {

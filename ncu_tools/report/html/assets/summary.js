@@ -1,0 +1,74 @@
+"use strict";
+// How the page begins: what to do first and what it brings, then the numbers of the whole run.
+
+const SENTENCES = 3;
+
+function tilesOf(table) {
+  const hidden = ["run", "flops_lower_bound"];
+  const places = columnsWithContent(table).filter((place) => !hidden.includes(table.columns[place].name));
+  return element(
+    "dl",
+    { class: "tiles" },
+    ...places.map((place) =>
+      element(
+        "div",
+        {},
+        element("dt", { "data-means": table.columns[place].key }, table.columns[place].title),
+        element("dd", {}, shown(table, table.rows[0], place)),
+      ),
+    ),
+  );
+}
+
+function boundsBar(bounds) {
+  if (!bounds.length) return null;
+  const parts = bounds.map((bound) => {
+    const part = element("span", { class: `part ${unitClass(bound.unit)}` });
+    part.style.setProperty("flex-grow", bound.share);
+    return part;
+  });
+  const words = bounds.map((bound) =>
+    element(
+      "li",
+      {},
+      element("span", { class: `dot ${unitClass(bound.unit)}` }),
+      `${bound.title} ${percent(bound.share)}`,
+    ),
+  );
+  return element(
+    "figure",
+    { class: "bounds" },
+    element("figcaption", {}, "What bounds the time"),
+    element("div", { class: "stack", "aria-hidden": "true" }, ...parts),
+    element("ul", {}, ...words),
+  );
+}
+
+// What to do first in each run, with links to where it is shown: levers on a kernel, and on the steps of a recording.
+function firstSentences() {
+  const ofRun = (words, run) => element("p", { class: "first", "data-of-run": run }, ...(several ? [`${content.runs[run]}: `] : []), ...words);
+  const onSteps = (content.levers?.runs ?? []).flatMap(({ run, levers, step, step_ns }) => {
+    if (!levers.length) return [];
+    const [{ title, saves_low_ns, saves_high_ns, saves_ns }] = levers;
+    const likely = saves_ns === null ? "" : `, likely ${duration(saves_ns)}`;
+    const saves = ` saves ${duration(saves_low_ns)} to ${duration(saves_high_ns)}${likely}, of a ${step} of ${duration(step_ns)}`;
+    return [ofRun([element("a", { href: "#levers" }, title), saves], run)];
+  });
+  const onKernels = content.first.flatMap((first, run) => {
+    if (!first) return [];
+    const where = content.parts && first.kernel in content.parts.kernels ? "parts" : "hotspots";
+    const whole = valueIn(content.summary)(content.summary.rows[run], "time_total_ns");
+    const text = first.name && whole ? `${first.text} of ${duration(whole)}` : first.text;
+    const link = element("a", { href: `#${where}&kernel=${first.kernel + 1}` }, ...breakable(first.name ?? ""));
+    return [ofRun(first.kernel === null ? [first.name ? `${first.name}: ` : "", text] : [link, `: ${text}`], run)];
+  });
+  const every = [...onSteps, ...onKernels];
+  const rest = every.slice(SENTENCES);
+  const more = element("details", {}, element("summary", {}, `What to do first in ${rest.length} more runs`), ...rest);
+  return [...every.slice(0, SENTENCES), ...(rest.length ? [more] : [])];
+}
+
+function drawSummary() {
+  const numbers = several ? [runs.node] : [tilesOf(content.summary), boundsBar(content.bounds[0]) ?? ""];
+  section("summary").append(...firstSentences(), ...numbers, notesOf(content.notes) ?? "");
+}

@@ -1,0 +1,74 @@
+"use strict";
+// What a title means: its meaning, unit and gaps from the registry of columns, beside the title that is hovered or has
+// the focus, with a link to all of them at the end of the page. Titles have the key of their column in `data-means`.
+
+function explainTitles(meanings) {
+  const WAIT = 250; // ms
+  const tip = element("div", { class: "tip meaning", role: "tooltip", id: "meaning", hidden: true });
+  let [shownFor, waiting] = [null, null];
+  document.body.append(tip);
+
+  function show(node) {
+    const [title, meaning, unit, missing] = meanings[node.dataset.means];
+    shownFor = node;
+    tip.replaceChildren(
+      element("strong", {}, title),
+      element("p", {}, `${capital(meaning)}.`),
+      ...(unit ? [element("p", { class: "hint" }, `Unit of CSV and JSON: ${unit}`)] : []),
+      ...(missing ? [element("p", { class: "hint" }, `Empty: ${missing}`)] : []),
+      element("a", { href: "#columns" }, "All columns"),
+    );
+    node.setAttribute("aria-describedby", "meaning");
+    tip.hidden = false;
+    const box = node.getBoundingClientRect();
+    const left = Math.max(Math.min(box.left, innerWidth - tip.offsetWidth - 8), 8);
+    const isBelow = box.bottom + tip.offsetHeight + 8 < innerHeight;
+    tip.style.setProperty("left", `${left + scrollX}px`);
+    tip.style.setProperty("top", `${(isBelow ? box.bottom + 2 : box.top - tip.offsetHeight - 2) + scrollY}px`);
+  }
+
+  function hide() {
+    clearTimeout(waiting);
+    shownFor?.removeAttribute("aria-describedby");
+    shownFor = null;
+    tip.hidden = true;
+  }
+
+  // The tip stays while the mouse is on it, so that its link can be reached.
+  function soon(does) {
+    clearTimeout(waiting);
+    waiting = setTimeout(does, WAIT);
+  }
+
+  const titleAt = (event) => event.target.closest?.("[data-means]");
+  document.addEventListener("mouseover", (event) => {
+    const title = titleAt(event);
+    if (title && title.dataset.means in meanings && title !== shownFor) soon(() => show(title));
+    else if (shownFor && !title && !tip.contains(event.target)) soon(hide);
+    else if (tip.contains(event.target) || title === shownFor) clearTimeout(waiting);
+  });
+  document.addEventListener("focusin", (event) => {
+    const title = titleAt(event);
+    if (title && title.dataset.means in meanings && event.target.matches(":focus-visible")) show(title);
+    else if (!tip.contains(event.target)) hide();
+  });
+  document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
+  tip.addEventListener("click", hide);
+
+  // Every column of the page with its meaning, folded at its end.
+  function glossary() {
+    const rows = Object.values(meanings).map(([title, meaning, unit, missing]) => [
+      element("dt", {}, title),
+      element("dd", {}, [meaning, unit && `in ${unit}`, missing && `empty: ${missing}`].filter(Boolean).join("; ")),
+    ]);
+    const node = element(
+      "details",
+      { id: "columns" },
+      element("summary", {}, "What the columns mean"),
+      element("dl", { class: "manifest words" }, ...rows.flat()),
+    );
+    return node;
+  }
+
+  return { glossary };
+}
