@@ -1,0 +1,101 @@
+"""Baselines of tests: a JSON file for each device, in a folder beside the tests, written whole and under a lock."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import lock_beside, write_whole
+
+FOLDER = "ncu_bench_baselines"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What one measurement of a test gave, per call.
+
+    `how` is one of `measured.HOW`. `mean_ns` is the mean time, `block_means_ns` are those of blocks of calls that
+    follow each other, in order. `counts` are exact. `threads` is that of operators on a CPU, None on a GPU.
+    """
+
+    how: str
+    mean_ns: float
+    block_means_ns: tuple[float, ...]
+    counts: Mapping[str, float] = field(default_factory=dict)
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class BaselineFile:
+    """The file of a device: test -> its baseline."""
+
+    path: Path
+    device: str
+
+    @classmethod
+    def beside(cls, test_file: Path, device: str) -> BaselineFile:
+        """The file for the tests of a folder on this device."""
+        name = re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-")[:80] or "device"
+        return cls(test_file.parent / FOLDER / f"{name}.json", device)
+
+    def read(self) -> dict[str, Baseline]:
+        """The baselines, {} without a file. Raises `NcuBenchError` for a file that is damaged or newer."""
+        try:
+            text = self.path.read_text("utf-8")
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._damaged(str(error)) from error
+        try:
+            known = json.loads(text)
+            version = known["version"]
+            if version != VERSION:
+                raise NcuBenchError(
+                    f"{self.path} is of version {version}, and this ncu-bench reads {VERSION}.",
+                    "Another release of ncu-bench wrote it.", "Install that one, or write it anew: --ncu-bench-update",
+                )  # fmt: skip
+            return {name: _baseline(one) for name, one in known["tests"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._damaged(f"{type(error).__name__}: {error}") from error
+
+    def write(self, measured: Mapping[str, Baseline]) -> None:
+        """Add baselines to the file, or replace those of the same names; other processes wait."""
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            with lock_beside(self.path):
+                every = {**self.read(), **measured}
+                write_whole(self.path, _text(self.device, every).encode())
+        except OSError as error:
+            raise NcuBenchError(
+                f"{self.path} could not be written: {error.strerror or error}.",
+                advice="Check that the folder of the tests is yours to write.",
+            ) from error
+
+    def _damaged(self, why: str) -> NcuBenchError:
+        return NcuBenchError(
+            f"{self.path} cannot be read as baselines: {why}.", "It was cut off, or merged by hand.",
+            f"Restore it (git checkout -- {self.path.name}), or remove it and write it anew: --ncu-bench-update",
+        )  # fmt: skip
+
+
+def _text(device: str, every: Mapping[str, Baseline]) -> str:
+    """The file: a line for each test, in the order of their names, so that a diff shows which ones changed."""
+    lines = [f"  {_json(name)}: {_json(asdict(every[name]))}" for name in sorted(every)]
+    head = f'{{\n "version": {VERSION},\n "device": {_json(device)},\n "tests": {{\n'
+    return head + ",\n".join(lines) + "\n }\n}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _baseline(one: Mapping[str, Any]) -> Baseline:
+    counts = {str(name): float(value) for name, value in one["counts"].items()}
+    blocks = tuple(map(float, one["block_means_ns"]))
+    return Baseline(str(one["how"]), float(one["mean_ns"]), blocks, counts, one["threads"])

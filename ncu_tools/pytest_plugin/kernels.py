@@ -1,0 +1,274 @@
+"""The fixture `kernels`: what a test measures, and the baselines that it is held to."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from typing import NoReturn
+
+import pytest
+from ncu_launch.bench.against.paired_rounds import in_turns, times_ratio
+from ncu_launch.bench.point_process import cpu_timer, gpu_timer
+from ncu_launch.bench.timed_iteration import Iteration
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.profilers.installed_tools import find_tool, gpus
+
+from ncu_tools.bench.compare_points import estimates_of
+from ncu_tools.compare.gate import TRIPPED, GateOutcome, evaluate, parse_gate
+from ncu_tools.numbers.change import SAME_COUNT, Change, Subject, Subjects
+from ncu_tools.numbers.statistics import ratio_interval
+from ncu_tools.pytest_plugin.baselines import Baseline, BaselineFile
+from ncu_tools.pytest_plugin.measured import EFFORT, KernelProfile, in_words, measured_here
+from ncu_tools.pytest_plugin.options import CPU, MEASURED, UPDATE, WITHOUT_NCU
+from ncu_tools.pytest_plugin.under_ncu import CHILD, Rerun, results_before, run_and_end
+
+METRICS = ("flops", "dram", "l1", "spills", "smsp__inst_executed.sum")
+"""What ncu is asked for, unless a test says something else: every count that a baseline holds exactly."""
+TRIES = 3
+"""How often a slower time is measured before a test fails: a busy moment is no regression."""
+IF_MEANT = "If that is meant"
+NO_GPU = (
+    "no NVIDIA GPU here. On the CPU, --ncu-bench-cpu times the call, and counts PyTorch's operators by their formulas"
+)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Within a method, an error of ours is a failure of the test that says what to do, without our own lines."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except NcuBenchError as error:
+        pytest.fail(error.paragraph, pytrace=False)
+
+
+@dataclass
+class Kernels:
+    """Measures calls of one test. `why` is why ncu does not, "" if it does; its runs are kept in `folders`.
+
+    `device` is cuda or cpu, where PyTorch runs; `device_name` is the GPU as its driver calls it, "" for a CPU. `before`
+    are results of this test so far. In the process under ncu, `given` are those that it already has.
+    """
+
+    item: pytest.Item
+    folders: pytest.TempPathFactory
+    device: str
+    device_name: str
+    why: str
+    updating: bool
+    given: list[KernelProfile] | None = None
+    before: list[KernelProfile] = field(default_factory=list)
+
+    @_told()
+    def profile(
+        self, call: Callable[..., object], /, *arguments: object, metrics: Sequence[str] = METRICS
+    ) -> KernelProfile:
+        """Measure `call(*arguments)`, which is called many times and must do the same each time.
+
+        `metrics` are what ncu counts, as `ncu-bench profile --metrics` names them; without ncu they have no effect.
+        """
+        work = partial(call, *arguments)
+        if self.given is not None and len(self.before) >= len(self.given):
+            run_and_end(work)
+        if self.given is not None:
+            found = self.given[len(self.before)]
+        elif not self.why:
+            folder = self.folders.mktemp("ncu-bench") / "run"
+            found = Rerun.of(self.item).profiled(self.before, metrics, self.device_name, folder)
+        else:
+            found = measured_here(work, self.device)
+        self.before.append(found)
+        self._say(str(found) + (f" ({self.why})" if self.why else ""))
+        return found
+
+    @_told()
+    def assert_no_slower(
+        self, call: Callable[..., object] | KernelProfile, /, *arguments: object, within: float = 0.05,
+        than: Callable[..., object] | None = None,
+    ) -> None:  # fmt: skip
+        """Fail if a call takes longer than its baseline by more than `within`, as a fraction, and beyond its noise.
+
+        With `than`, another call with the same arguments is the baseline: both are timed in turns.
+        """
+        __tracebackhide__ = True
+        _require_fraction(within)
+        if than is not None:
+            self._assert_no_slower_than(call, arguments, within, than)
+            return
+        found = self._measured(call, arguments)
+        base = self._baseline(found)
+        if base is None:
+            return
+        outcome = _held(base, found.baseline, within)
+        tries = 1
+        while outcome.outcome == TRIPPED and tries < TRIES and self.why and callable(call):
+            outcome = _held(base, measured_here(partial(call, *arguments), self.device).baseline, within)
+            tries += 1
+        self._say(outcome.reason)
+        if outcome.outcome == TRIPPED:
+            times = f", measured {tries} times" if tries > 1 else ""
+            self._fail(f"slower than its baseline by more than {100 * within:g} %{times}: {outcome.reason}", found)
+
+    @_told()
+    def assert_counters(
+        self, call: Callable[..., object] | KernelProfile, /, *arguments: object, only: Sequence[str] = (),
+        **expected: float,
+    ) -> None:  # fmt: skip
+        """Fail if a count of a call differs from its baseline, or from an `expected` value: `flops=2 * 64**3`.
+
+        Counts are exact: under ncu launches, instructions, flops, l1_bytes, registers, spills, local_accesses and
+        shared_bytes; without it operators, flops and bytes by formulas. `only` names some of them.
+        """
+        __tracebackhide__ = True
+        found = self._measured(call, arguments)
+        if expected:
+            self._assert_equal(expected, found, "expected")
+            if not only:
+                return
+        base = self._baseline(found)
+        if base is not None:
+            self._assert_equal({name: _of_baseline(base, name) for name in only or base.counts}, found, "baseline")
+
+    # ----------------------------------------------------------------------------------------------------- baselines
+
+    def _measured(self, call: Callable[..., object] | KernelProfile, arguments: Sequence[object]) -> KernelProfile:
+        if isinstance(call, KernelProfile):
+            return call
+        return self.profile(call, *arguments)
+
+    def _baseline(self, found: KernelProfile) -> Baseline | None:
+        """The baseline of a measurement; None if it has just become that itself, and in the process under ncu."""
+        __tracebackhide__ = True
+        if self.given is not None:
+            return None
+        file, name = BaselineFile.beside(self.item.path, found.device), self._name(found)
+        if self.updating:
+            file.write({name: found.baseline})
+            return None
+        base = file.read().get(name)
+        if base is None:
+            self._fail(f"no baseline in {file.path}", found, update="Write one, and commit it with the test")
+        if (base.how, base.threads) != (found.how, found.threads):
+            now, then = (
+                one.how + (f" with {one.threads} threads" if one.threads else "") for one in (found, base)
+            )  # fmt: skip
+            self._fail(f"measured by {now}, and its baseline by {then}: they cannot be compared", found)
+        return base
+
+    def _name(self, found: KernelProfile) -> str:
+        """The test within its folder, with the number of the measurement from the second on."""
+        number = next(at for at, one in enumerate(self.before, 1) if one is found)
+        _, _, of_file = self.item.nodeid.partition("::")
+        return f"{self.item.path.name}::{of_file}" + (f"#{number}" if number > 1 else "")
+
+    def _assert_equal(self, wanted: Mapping[str, float | None], found: KernelProfile, whose: str) -> None:
+        __tracebackhide__ = True
+        wrong = []
+        for name, value in wanted.items():
+            now = found.counts.get(name)
+            if now is None:
+                there = ", ".join(found.counts) or "nothing"
+                wrong.append(f"{name} was not counted: {found.unknown.get(name, f'by {found.how} there is {there}')}")
+            elif value is None:
+                wrong.append(f"{name} is not in the baseline")
+            elif not math.isclose(now, value, rel_tol=SAME_COUNT):
+                change = f" ({100 * (now / value - 1):+.3g} %)" if value else ""
+                wrong.append(f"{in_words(name, now)}, {whose} {in_words(name, value)}: {now:,.15g} - {value:,.15g} = "
+                             f"{now - value:+,.15g}{change}")  # fmt: skip
+        if wrong:
+            self._fail("; ".join(wrong), found, update=IF_MEANT if whose == "baseline" else "")
+
+    def _assert_no_slower_than(
+        self, call: Callable[..., object] | KernelProfile, arguments: Sequence[object], within: float,
+        than: Callable[..., object],
+    ) -> None:  # fmt: skip
+        __tracebackhide__ = True
+        if not callable(call):
+            raise WrongUsage("than= takes turns with a call, not with a profile.", advice="Give the function itself.")
+        if self.given is not None:
+            return
+        sides = [Iteration(_nothing, partial(_done, one, arguments), _nothing) for one in (call, than)]
+        for side in sides * EFFORT.warmup:
+            side.work(side.prepare())
+        timer = gpu_timer() if self.device == "cuda" else cpu_timer()
+        ratio = times_ratio([in_turns(sides[0], sides[1], timer, EFFORT).logs])
+        ends = (None, None) if ratio.low is None or ratio.high is None else (1 / ratio.high, 1 / ratio.low)
+        outcome = _judged(Change("time", ratio.reference_ns, ratio.mine_ns, *ends), within)
+        self._say(f"in turns with {getattr(than, '__name__', 'the other')}: {outcome.reason}")
+        if outcome.outcome == TRIPPED:
+            pytest.fail(f"{self.item.nodeid}: slower than what it is held to: {outcome.reason}", pytrace=False)
+
+    def _say(self, text: str) -> None:
+        self.item.user_properties.append((MEASURED, text))
+
+    def _fail(self, what: str, found: KernelProfile, *, update: str = IF_MEANT) -> NoReturn:
+        __tracebackhide__ = True
+        how = f"Measured: {found}." + (f" Not by ncu: {self.why}." if self.why else "")
+        flags = [UPDATE, *(flag for flag in (CPU, WITHOUT_NCU) if self.item.config.getoption(flag))]
+        command = shlex.join(["pytest", *flags, self.item.nodeid])
+        pytest.fail(
+            "\n".join([f"{self.item.nodeid}: {what}.", how, *([f"{update}: {command}"] if update else [])]),
+            pytrace=False,
+        )
+
+
+def kernels_of_test(request: pytest.FixtureRequest) -> Kernels:
+    """The fixture of a test; skips it without a GPU."""
+    item, config = request.node, request.config
+    folders: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+    updating = bool(config.getoption(UPDATE))
+    under_ncu = os.environ.get(CHILD)
+    if under_ncu is not None:
+        return Kernels(item, folders, "cuda", "", "", updating, results_before(under_ncu))
+    here = gpus()
+    without = bool(config.getoption(WITHOUT_NCU))
+    if here and not without and find_tool("ncu") is not None:
+        return Kernels(item, folders, "cuda", here[0].name, "", updating)
+    has_torch = find_spec("torch") is not None
+    if here and has_torch:
+        return Kernels(item, folders, "cuda", here[0].name, WITHOUT_NCU if without else "ncu is not on PATH", updating)
+    if here:
+        pytest.skip("neither ncu nor PyTorch is here to time a GPU: install Nsight Compute, or PyTorch")
+    if not config.getoption(CPU):
+        pytest.skip(NO_GPU)
+    if not has_torch:
+        pytest.skip(f"{CPU} counts operators of PyTorch, which is not installed: pip install torch")
+    return Kernels(item, folders, "cpu", "", "no NVIDIA GPU", updating)
+
+
+def _held(base: Baseline, new: Baseline, within: float) -> GateOutcome:
+    """The gate on the time of a call against its baseline, with the 95 % interval that points of `bench` have."""
+    rows = [
+        {"latency_mean_ns": one.mean_ns, "samples_ns": list(one.block_means_ns), "process_means_ns": None}
+        for one in (base, new)
+    ]
+    interval = ratio_interval(*estimates_of(*rows))
+    return _judged(Change("time", base.mean_ns, new.mean_ns, *(interval or (None, None))), within)
+
+
+def _judged(change: Change, within: float) -> GateOutcome:
+    gate = parse_gate(f"time>{100 * within:.6f}%")
+    return evaluate(gate, Subjects("test", [], Subject(("",), {"time": change})))
+
+
+def _of_baseline(base: Baseline, name: str) -> float | None:
+    return base.counts.get(name)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _done(call: Callable[..., object], arguments: Sequence[object], prepared: object) -> None:
+    call(*arguments)
+
+
+def _require_fraction(within: float) -> None:
+    if not 0 <= within < math.inf:
+        raise WrongUsage(f"within={within!r} is no fraction.", advice="Write within=0.05 for 5 %.")
