@@ -244,6 +244,13 @@ def _is_digest(typed: Typed) -> bool:
     return written.endswith(DIGEST_ENDINGS) or (not written and typed.has("--format"))
 
 
+def _is_binary(typed: Typed) -> bool:
+    """True if the first argument is compiled code, and not a run."""
+    from ncu_tools.binaries.binary_paths import are_binaries
+
+    return bool(typed.arguments) and are_binaries(typed.arguments[:1])
+
+
 def _of_steps(typed: Typed) -> bool:
     """True if `advise` is about steps of a recording: one file or folder, and no kernels of it chosen."""
     if typed.has("--what-if"):
@@ -277,6 +284,7 @@ VIEWS = {
     "kernel": (
         View("samples", "--part samples", "reading.inside.samples"),
         View("samples", "--part balance", "reading.inside.balance"),
+        View("binary", "BINARY", "reading.binaries.kernel_code", _is_binary),
     ),
     "machines": (
         View(
@@ -290,6 +298,7 @@ VIEWS = {
         View("export", "--as FORM", "reading.export", _is_exported),
         View("digest", "--format digest", "reading.digest", _is_digest),
     ),
+    "source": (View("code_places", "BINARY", "reading.binaries.source_code", _is_binary),),
     "timeline": (
         View("levers", "--part levers", "reading.step_levers", _of_levers),
         View("samples", "--part samples", "reading.sampled_gpus"),

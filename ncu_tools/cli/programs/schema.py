@@ -31,7 +31,9 @@ TABLES = {
     "advise": "cli.reading.advise cli.tables.advice.change_text",
     "arrivals": "cli.reading.arrivals",
     "bench": BENCH,
+    "binary": "cli.reading.binaries.kernel_code",
     "check": "cli.collecting.model_check",
+    "code_places": "cli.reading.binaries.source_code",
     "compare": "cli.comparing.compare cli.tables.compare.bench_points cli.tables.compare.kernels_and_layers "
     "cli.tables.compare.places",
     "digest": "cli.reading.digest",

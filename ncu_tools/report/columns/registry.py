@@ -16,7 +16,7 @@ from ncu_tools.report.columns.column import Column
 SUBJECTS = {
     "kernels": "Kernels and layers", "advice": "Advice", "steps": "Levers on a step",
     "inside": "Inside a kernel", "timelines": "Timelines", "points": "Measured points",
-    "works": "Work by formulas", "histories": "Histories", "tools": "Tools",
+    "works": "Work by formulas", "histories": "Histories", "binaries": "Compiled code", "tools": "Tools",
 }  # fmt: skip
 """File of the registry -> the subject of its columns."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import NamedTuple
 
 from ncu_parsers.binaries.elf import CUDA, FUNCTION, DamagedBinary, Elf, Section, Symbol
@@ -28,6 +29,7 @@ ENTRY = 0x10
 RESERVED_SHARED_BYTES, RESERVED_SINCE = 1024, 90
 """Bytes at the beginning of shared memory that the driver keeps, counted in the section of a kernel from sm_90 on."""
 INSTRUCTION_BYTES = 16
+DIGEST_BYTES = 16
 OLDEST = 70
 """Older architectures have instructions of 64 bits."""
 _STORE_LOCAL, _LOAD_LOCAL, _OPCODE_BITS = 0x187, 0x183, 0x1FF
@@ -89,6 +91,7 @@ class Cubin:
             register_limit=_number(own.get(REGISTER_LIMIT)),
             parameter_bytes=_number(own.get(PARAMETERS)),
             code_bytes=code.size,
+            code_digest=blake2b(self._elf.content(code), digest_size=DIGEST_BYTES).hexdigest(),
             toolkit=f"{toolkit // 10}.{toolkit % 10}" if toolkit else "",
         )
 

@@ -1,8 +1,8 @@
 """Images in fat binaries: cubins and PTX for several architectures, compressed or not, one read at a time.
 
 A container is 16 bytes (magic, version, size of this header, size of what follows) before its images, each with a
-header of its own. LZ4 or zstd compress images; neither gives more than an image's header announces, and no image more than
-`LARGEST_IMAGE`.
+header of its own. Images are compressed by LZ4 or zstd; none gives more bytes than its header announces, and none more
+than `LARGEST_IMAGE`.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class KernelResources:
 
     `name` is mangled, as in the binary. `stack_bytes` is the frame of the kernel itself. `shared_bytes` is static and
     without the driver's share. `max_threads` are those of `__launch_bounds__`, `required_threads` of reqntid, by
-    dimension; `register_limit` the most registers that the compiler could take. `toolkit` is the CUDA version of the
-    compiler as "12.9". `threads` and `dynamic_shared_bytes` are known where a compiler's metadata lie beside the code.
+    dimension; `register_limit` the most registers that the compiler could take. `code_digest` is the same for
+    equal machine code. `toolkit` is the CUDA version of the compiler as "12.9". `threads` and `dynamic_shared_bytes` are known where a compiler's metadata lie beside the code.
     """
 
     name: str
@@ -45,6 +45,7 @@ class KernelResources:
     min_blocks: int | None = None
     parameter_bytes: int | None = None
     code_bytes: int | None = None
+    code_digest: str = ""
     toolkit: str = ""
     threads: int | None = None
     dynamic_shared_bytes: int | None = None

@@ -24,7 +24,7 @@ _KERNELS = re.compile(
 
 
 def library_of(path: str, kernel: str = "") -> str:
-    """The library that forbids disassembly: that the file is, or that a kernel with this mangled name is of; else ""."""
+    """The library whose licence forbids disassembly: the file's, or that of the kernel's mangled name; else ""."""
     found = _FILE.match(Path(path).name.lower())
     if found:
         return _LIBRARIES[found[1]]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.binaries.code_files import FoundKernel, CodeReading, cubin_with, holds_code, kernels_in
+from ncu_parsers.binaries.code_files import CodeReading, FoundKernel, cubin_with, holds_code, kernels_in
 from ncu_parsers.binaries.elf import FATBIN, DamagedBinary
 from ncu_parsers.binaries.fatbin import LARGEST_IMAGE, Image, ImageKind, images_of
 from ncu_parsers.binaries.licences import library_of
@@ -129,7 +129,7 @@ ptxas info    : Used 40 registers, used 2 barriers, 8 bytes cumulative stack siz
 
 
 def test_shared_memory_of_cuobjdump_is_unknown_where_the_print_names_no_architecture() -> None:
-    kernels, _ = read(BINARIES / "cuobjdump.txt")
+    kernels, _ = read(BINARIES / "cuobjdump.printed")
     shared = {one.resources.name: one.resources.shared_bytes for one in kernels}
     assert (shared["reversed"], shared["copy"]) == (None, 0)  # it counts the driver's share from sm_90 on
 

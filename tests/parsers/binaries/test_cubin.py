@@ -40,7 +40,7 @@ def printed(kernel: KernelResources) -> KernelResources:
 
 
 def test_registers_stack_spills_shared_memory_and_barriers_are_those_that_ptxas_printed() -> None:
-    wanted = resources_in_text((BINARIES / "ptxas.txt").read_text("utf-8"))
+    wanted = resources_in_text((BINARIES / "ptxas.printed").read_text("utf-8"))
     assert len(wanted) == 12
     assert {printed(one) for one in kernels_of("kernels.sm_80.cubin").values()} == set(wanted)
 

@@ -14,6 +14,7 @@ from ncu_launch.notes import Note, NoteKind
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.views import Verb
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ REACH = 8
 """Instructions that --around shows on each side."""
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("run")
 @selection_options
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else all of the kernel, summed.")

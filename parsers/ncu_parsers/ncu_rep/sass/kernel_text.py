@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ncu_parsers.ncu_rep.sass.sass_by_nvdisasm import TOOL, disassembled
+from ncu_parsers.ncu_rep.sass.sass_by_nvdisasm import disassembled, tool_path
 from ncu_parsers.ncu_rep.sass.sass_by_package import Texts, is_installed, texts_by_package
 
 DISTRIBUTION = "ncu-report"
@@ -36,7 +35,7 @@ class KernelText:
         """
         known = self._by_package.get(kernel, {})
         texts = [known.get(address) for address in addresses]
-        if any(texts) or first is None or shutil.which(TOOL) is None:
+        if any(texts) or first is None or tool_path() is None:
             return texts
         return _disassembly(cubin()).of(kernel, addresses, first)
 
@@ -49,4 +48,4 @@ def installed() -> str:
             package = f"{DISTRIBUTION} {version(DISTRIBUTION)}"
         except PackageNotFoundError:  # imported from an ncu folder
             package = DISTRIBUTION
-    return "; ".join(filter(None, (package, shutil.which(TOOL))))
+    return "; ".join(filter(None, (package, tool_path())))

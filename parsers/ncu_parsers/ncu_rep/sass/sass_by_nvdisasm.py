@@ -1,4 +1,4 @@
-"""Disassemble a cubin with `nvdisasm` from the CUDA toolkit, if it is on PATH.
+"""Disassemble a cubin with `nvdisasm`: on PATH, of a CUDA toolkit, or of the Python package `triton`, which brings it.
 
 It prints labels, `.L_x_0`, in place of addresses; the address of a jump's target is added after its label, as in
 NVIDIA's package.
@@ -6,9 +6,12 @@ NVIDIA's package.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +22,20 @@ _SECTION = re.compile(r"\.text\.(\S+):$")
 _LABEL = re.compile(r"(\.L_x?_?\w+):$")
 _INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(.*?)\s*;?\s*$")
 _TARGET = re.compile(r"`\((\.L\w+)\)$")
+
+
+def tool_path() -> str | None:
+    """The `nvdisasm` of this machine; None without one."""
+    return shutil.which(TOOL) or _of_toolkit_or_triton(os.environ.get("CUDA_HOME", ""))
+
+
+@lru_cache(maxsize=2)
+def _of_toolkit_or_triton(home: str) -> str | None:
+    folders = [Path(one) / "bin" for one in (home, "/usr/local/cuda") if one]
+    package = find_spec("triton")
+    for place in (package.submodule_search_locations or ()) if package else ():
+        folders.append(Path(place) / "backends" / "nvidia" / "bin")
+    return next((found for folder in folders if (found := shutil.which(TOOL, path=str(folder)))), None)
 
 
 class Disassembly:
@@ -39,6 +56,10 @@ class Disassembly:
                 self._labels.setdefault(kernel, {}).update(dict.fromkeys(waiting, offset))
                 waiting = []
 
+    def offsets(self, kernel: str) -> list[int]:
+        """The offsets of the instructions of a kernel, in their order; [] if it is not here."""
+        return list(self._texts.get(kernel, ()))
+
     def of(self, kernel: str, addresses: Sequence[int], first: int) -> list[str | None]:
         """The instructions at these addresses of a kernel that begins at `first`; None where unknown."""
         texts, labels = self._texts.get(kernel, {}), self._labels.get(kernel, {})
@@ -52,13 +73,17 @@ def _with_target(text: str | None, labels: dict[str, int], first: int) -> str | 
     return f"{text} {first + labels[target[1]]:#x}"
 
 
-def disassembled(cubin: bytes) -> Disassembly:
-    """The instructions of a cubin; none if there is no `nvdisasm`, or it cannot read the cubin."""
-    tool = shutil.which(TOOL)
+def disassembled(cubin: bytes, function: int | None = None) -> Disassembly:
+    """The instructions of a cubin, or only of the function with this number of its symbol.
+
+    Empty if there is no `nvdisasm`, or it cannot read the cubin.
+    """
+    tool = tool_path()
     if tool is None or not cubin:
         return Disassembly("")
     with TemporaryDirectory(prefix="ncu-bench-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        answer = ask([tool, "-c", str(path)])
+        chosen = [] if function is None else ["-fun", str(function)]
+        answer = ask([tool, "-c", *chosen, str(path)])
     return Disassembly("" if answer is None else answer[1])

@@ -1,0 +1,84 @@
+"""What views of compiled code share: whether arguments are binaries, and the kernels that were asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.sources.sources import Source
+
+from ncu_tools.binaries.code_names import readable_code_name
+from ncu_tools.cli.options import progress
+
+if TYPE_CHECKING:
+    from ncu_parsers.binaries.code_files import CodeReading, FoundKernel
+
+MOST_NAMED = 3
+
+
+def architecture_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --arch."""
+    text = "Only code for this architecture, as sm_90.  [default: all]"
+    return click.option("--arch", "architecture", metavar="SM", help=text)(command)
+
+
+@dataclass
+class Wanted:
+    """The kernels of a path whose name and architecture were asked for, read one after the other.
+
+    `others` names some that were not. Iterating raises `NcuBenchError` if no kernel was asked for.
+    """
+
+    path: str
+    name: str | None
+    architecture: str | None
+    reading: CodeReading
+    others: set[str] = field(default_factory=set)
+    count: int = 0
+
+    def __iter__(self) -> Iterator[FoundKernel]:
+        """The kernels, in the order of the files."""
+        from ncu_parsers.binaries.code_files import kernels_in
+
+        from ncu_tools.runs.selection import pattern_of
+
+        pattern = pattern_of(self.name) if self.name is not None else None
+        with progress("Reading") as reading:
+            for one in kernels_in(Path(self.path), self.reading, lambda file: reading(Source(file))):
+                kernel = one.resources
+                if _is_wanted(kernel.name, pattern) and self.architecture in (None, kernel.architecture):
+                    self.count += 1
+                    yield one
+                elif len(self.others) < MOST_NAMED:
+                    where = kernel.architecture or "no architecture"
+                    self.others.add(f"{readable_code_name(kernel.name)} ({where})")
+        if not self.count and not (self.reading.ptx and self.name is None):
+            raise NcuBenchError(
+                f"{self.path} holds no kernel that was asked for.",
+                f"It holds, among others: {', '.join(sorted(self.others))}."
+                if self.others
+                else "It holds no code for a GPU.",
+                "Name a kernel by a part of its name, and an architecture as --arch sm_90." if self.others else "",
+            )
+
+
+def _is_wanted(name: str, pattern: re.Pattern[str] | None) -> bool:
+    return pattern is None or bool(pattern.search(name) or pattern.search(readable_code_name(name)))
+
+
+def notes_on(reading: CodeReading) -> list[str]:
+    """What was not read, and why."""
+    from ncu_tools.numbers.number_format import counted
+
+    notes = [f"not read: {one}" for one in reading.damaged[:MOST_NAMED]]
+    if len(reading.damaged) > MOST_NAMED:
+        notes.append(f"{len(reading.damaged) - MOST_NAMED:,} more files or images are damaged")
+    if reading.skipped_images:
+        images = counted(reading.skipped_images, "image", "images")
+        notes.append(f"{images} of a kind that is neither a cubin nor PTX")
+    return notes

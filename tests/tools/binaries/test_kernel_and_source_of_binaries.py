@@ -1,0 +1,154 @@
+"""`kernel` and `source` of compiled code, as users type them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.kept_sass import BINARIES, use_kept_sass, use_no_disassembler
+from tests.support.ran import ran
+
+CUBIN = str(BINARIES / "kernels.sm_90.cubin")
+
+
+@pytest.fixture(autouse=True)
+def _with_kept_sass(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_kept_sass(monkeypatch)
+
+
+def rows_of(*words: str) -> list[dict[str, object]]:
+    done = ran(*words, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    rows: list[dict[str, object]] = json.loads(done.stdout)["rows"]
+    return rows
+
+
+def test_kernels_are_listed_with_the_most_spills_first() -> None:
+    rows = rows_of("kernel", CUBIN)
+    assert len(rows) == 12
+    assert (rows[0]["kernel"], rows[0]["registers"], rows[0]["spill_bytes"], rows[0]["stack_bytes"]) == (
+        "crowded",
+        64,
+        520,
+        128,
+    )
+    assert rows[0]["theoretical_occupancy"] == 0.5
+    assert rows[0]["limited_by"] == "registers"
+
+
+def test_the_text_names_kernels_and_says_what_was_assumed() -> None:
+    done = ran("kernel", CUBIN, "--sort", "registers", "--top", "3")
+    assert done.exit_code == 0
+    assert "kernels.sm_90.cubin: 12 kernels, sm_90" in done.stdout
+    assert "256 threads where neither launch bounds nor metadata say" in done.stderr
+    assert "9 more kernels" in done.stderr
+
+
+def test_one_kernel_is_shown_whole() -> None:
+    done = ran("kernel", CUBIN, "crowded")
+    assert "By code alone" in done.stdout
+    for words in (
+        "520 B  236 stored, 284 loaded",
+        "spills at kernels.cu:35",
+        "1,024 threads",
+        "local store, 8 B",
+        "loop 0x",
+    ):
+        assert words in done.stdout, words
+    values = {row["key"]: row["value"] for row in rows_of("kernel", CUBIN, "crowded")}
+    assert (values["spill_bytes"], values["instructions"], values["local_store_8"]) == (520, 363, 3)
+
+
+def test_without_a_disassembler_resources_are_shown_and_what_is_missing_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use_no_disassembler(monkeypatch)
+    done = ran("kernel", CUBIN, "crowded")
+    assert done.exit_code == 0
+    assert "520 B" in done.stdout
+    assert "pip install triton" in done.stderr
+    assert ran("source", CUBIN).exit_code == 1
+
+
+def test_a_library_of_nvidia_is_not_disassembled(tmp_path: Path) -> None:
+    path = tmp_path / "libcublasLt.so.13"
+    shutil.copy(CUBIN, path)
+    done = ran("kernel", str(path), "crowded")
+    assert done.exit_code == 0
+    assert "licence of cuBLAS forbids disassembly" in done.stderr
+    assert "instructions in the code" not in done.stdout
+    assert ran("source", str(path)).exit_code == 2
+
+
+def test_prints_and_ptx_and_folders_are_read_too(tmp_path: Path) -> None:
+    assert len(rows_of("kernel", str(BINARIES / "ptxas.printed"))) == 12
+    done = ran("kernel", str(BINARIES / "kernels.ptx"))
+    assert "as PTX alone" in done.stderr
+    shutil.copy(CUBIN, tmp_path / "one.cubin")
+    shutil.copy(BINARIES / "zstd.fatbin", tmp_path / "two.fatbin")
+    assert len(rows_of("kernel", str(tmp_path))) == 36
+    assert {row["architecture"] for row in rows_of("kernel", str(tmp_path), "--arch", "sm_120")} == {"sm_120"}
+
+
+def test_spills_of_older_compilers_are_unknown_and_that_is_said() -> None:
+    rows = rows_of("kernel", str(BINARIES / "old.sm_86.cubin"))
+    assert {row["kernel"]: row["spill_bytes"] for row in rows if row["kernel"] in ("crowded", "copy")} == {
+        "crowded": None,
+        "copy": 0,
+    }
+    assert "before CUDA 12.6" in ran("kernel", str(BINARIES / "old.sm_86.cubin")).stderr
+
+
+def test_a_name_that_no_kernel_has_is_refused_with_those_that_there_are() -> None:
+    done = ran("kernel", CUBIN, "nothing_like_it")
+    assert done.exit_code == 1
+    assert "It holds, among others: " in done.stderr
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut.cubin"
+    path.write_bytes(Path(CUBIN).read_bytes()[:3000])
+    done = ran("kernel", str(path))
+    assert done.exit_code == 1
+    assert "cut: " in done.stderr
+
+
+@pytest.mark.parametrize("command", ["hotspots", "roofline", "timeline"])
+def test_commands_on_runs_say_what_takes_code(command: str) -> None:
+    for name in ("kernels.sm_90.cubin", "lz4.fatbin", "kernels.ptx"):
+        done = ran(command, str(BINARIES / name))
+        assert done.exit_code in (1, 2)
+        assert "is compiled code, and no report" in done.stderr
+
+
+def test_source_shows_lines_with_spills_and_live_registers() -> None:
+    rows = {row["place"]: row for row in rows_of("source", CUBIN, "--kernel", "crowded")}
+    assert rows["kernels.cu:35"]["local_bytes"] == 228
+    assert rows["kernels.cu:35"]["live_registers"] == 62
+
+
+def test_source_shows_texts_of_lines_below_a_folder() -> None:
+    done = ran("source", CUBIN, "--kernel", "quotient", "--source-root", str(BINARIES))
+    assert "to[i] = up[i] / down[i];" in done.stdout
+
+
+def test_source_shows_instructions_around_an_offset() -> None:
+    rows = rows_of("source", CUBIN, "--kernel", "copy$", "--around", "0x40")
+    assert [row["offset"] for row in rows] == list(range(0, 0xD0, 16))
+
+
+def test_source_of_several_kernels_takes_the_largest_and_says_so() -> None:
+    done = ran("source", CUBIN)
+    assert "crowded" in done.stdout
+    assert "11 more kernels: --kernel and --arch choose" in done.stderr
+
+
+@pytest.mark.parametrize("output", ["text", "json", "csv", "markdown"])
+def test_every_format_has_the_kernel(output: str) -> None:
+    for words in (("kernel", CUBIN), ("kernel", CUBIN, "crowded"), ("source", CUBIN, "--kernel", "crowded")):
+        done = ran(*words, "--format", output)
+        assert done.exit_code == 0
+        assert done.stdout.count("\n") > 3
