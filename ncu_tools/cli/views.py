@@ -265,6 +265,31 @@ def _of_steps(typed: Typed) -> bool:
     return is_recording(runs[0])
 
 
+MAGICS_OF_WARPS = (b"{", b"[", b"PAR1", b"\x93NUMPY", b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+"""First bytes of files that may hold ranges of warps, beside buffers, whose first four bytes are a small number."""
+
+
+def _of_warps(typed: Typed) -> bool:
+    """True if a file from inside kernels is named: ranges of warps in time."""
+    return typed.has("--layout") or (any(map(_may_hold_warps, typed.arguments)) and _holds_warps(typed.arguments))
+
+
+def _may_hold_warps(word: str) -> bool:
+    """A look at the first bytes, which imports no reader."""
+    try:
+        with open(word, "rb") as stream:  # noqa: PTH123 - a word that may be no path
+            head = stream.read(64).lstrip()
+    except (OSError, ValueError):
+        return False
+    return head.startswith(MAGICS_OF_WARPS) or 0 < int.from_bytes(head[:4], "little") <= 1 << 20
+
+
+def _holds_warps(words: Sequence[str]) -> bool:
+    from ncu_parsers.parse.warp_trace_files import is_warp_trace
+
+    return any(is_warp_trace(word) for word in words if _may_hold_warps(word))
+
+
 VIEWS = {
     "advise": (
         View("check", "MODEL --check", "collecting.model_check", lambda typed: typed.has("--check")),
@@ -293,7 +318,10 @@ VIEWS = {
         ),
     ),
     "mcp": (View("schema", "--schema NAME", "programs.schema", lambda typed: typed.has("--schema")),),
-    "parse": (View("join", "--times TIMELINE", "reading.join", lambda typed: typed.has("--times")),),
+    "parse": (
+        View("join", "--times TIMELINE", "reading.join", lambda typed: typed.has("--times")),
+        View("warp_ranges", "TRACE", "reading.inside.warp_ranges_file", _of_warps),
+    ),
     "report": (
         View("export", "--as FORM", "reading.export", _is_exported),
         View("digest", "--format digest", "reading.digest", _is_digest),

@@ -21,6 +21,7 @@ from ncu_launch.workload.record_format import FORMAT, FORMAT_VERSION
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.parse.warp_trace_files import write_warp_trace
 from ncu_parsers.schema.bench_table import COLUMNS as COLUMNS_OF_POINTS
 from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
@@ -37,7 +38,7 @@ from tests.parsers.timelines.test_nsys_csv import COPY_ROW, KERNEL_ROW, NAME, SU
 from tests.parsers.timelines.test_pftrace import MM
 from tests.parsers.timelines.test_rocprofv3 import launched
 from tests.parsers.timelines.test_xplane import step
-from tests.support import cubins
+from tests.support import cubins, warp_files
 from tests.support.binary_reports import BEGINNING, Metric, block_of, field, nvtx_state, put_together, report_of
 from tests.support.binary_reports import Kernel as ReportKernel
 from tests.support.other_timelines import XEvent, XLine, XPlane, dispatch, rocprof, rocprof_json, xspace
@@ -56,6 +57,7 @@ from tests.support.timelines import (
     pushed,
     started,
 )
+from tests.support.warp_pipelines import drawn, simulated
 
 LONGEST = 2000
 LONGEST_WIDE = 6000
@@ -136,6 +138,20 @@ def rocprofv3_files() -> list[bytes]:
     """Recordings of one process and of two, with calls, ranges and copies."""
     made = launched()
     return [rocprof_json(made), rocprof_json(rocprof([dispatch(0, 9, 0)]), rocprof([dispatch(0, 9, 1)], process=9))]
+
+
+def warp_traces() -> list[bytes]:
+    """A kernel of two blocks from inside, in every format that is read."""
+    trace = simulated(drawn(1, 2, 3, 1, depth=1, sms=2), origin=100).trace()
+    words = [warp_files.buffer(trace, layout=one) for one in ("wide", "sm", "mirage")]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "ranges.parquet"
+        write_warp_trace(path, trace, "a")
+        parquet = path.read_bytes()
+    return [
+        warp_files.iket(trace), warp_files.iket(trace, tables=False), warp_files.proton(trace), warp_files.tree(trace),
+        *words, warp_files.saved_by_numpy(words[0]), warp_files.saved_by_torch(words[0]), parquet,
+    ]  # fmt: skip
 
 
 def xplanes() -> list[bytes]:

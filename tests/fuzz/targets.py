@@ -43,6 +43,7 @@ from ncu_parsers.ncu_rep.sass.kernel_text import KernelText
 from ncu_parsers.parquet import checked_open, footer, reader
 from ncu_parsers.parse.file_kinds import KINDS, activity_reader_of
 from ncu_parsers.parse.parse import account
+from ncu_parsers.parse.warp_trace_files import read_warp_trace, write_warp_trace
 from ncu_parsers.points.point_files import read_points
 from ncu_parsers.report_data.report import METRICS, Report
 from ncu_parsers.schema import tables
@@ -53,6 +54,7 @@ from ncu_parsers.streaming import binary_launches as binary
 from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
+from ncu_parsers.warp_ranges.warp_trace import MISSING
 
 from ncu_tools.advice.history import LoggedChange, append
 from ncu_tools.ceilings.ceilings import ceilings_of
@@ -281,6 +283,23 @@ def _viewed(data: bytes, name: str, origin: str, thorough: bool) -> None:
     assert found.lines[METRICS] == len(table)
     if thorough:
         hotspots(table, ceilings_of(table))
+
+
+def warp_ranges(data: bytes, thorough: bool) -> None:
+    """A trace from inside kernels, in any format: it is sound, and the same after it was written."""
+    with written(data, "trace") as path:
+        trace, lines = read_warp_trace(str(path))
+    ranges = trace.ranges
+    assert ((ranges.end >= ranges.start) | (ranges.end == MISSING)).all()
+    assert ((ranges.warp >= 0) & (ranges.warp < len(trace.warps))).all()
+    assert ((ranges.name >= 0) & (ranges.name < len(trace.names))).all()
+    assert len(ranges) + len(trace.sums) or len(trace.warps)
+    if thorough:
+        with written(b"", "ranges.parquet") as path:
+            write_warp_trace(path, trace, "a", lines)
+            again, _ = read_warp_trace(str(path))
+        assert len(again.ranges) <= len(ranges)
+        assert len(again.sums) == len(trace.sums)
 
 
 # ----------------------------------------------------------------------------------------------------------- Parquet
@@ -559,6 +578,10 @@ MANIFEST_WORDS = (
     '"tool_runs"', '"schema_version"', '"notes"', '"partial"', "null", "[]", "{}", "1e999", '"command"', "true", "NaN",
 )  # fmt: skip
 
+WARP_WORDS = (
+    '"launches"', '"graphLaunches"', '"ranges"', '"warpLocIdxs"', '"startTs"', '"endTs"', '"rangeNameIdx"', '"ctaId"',
+    '"stringTable"', '"locationTable"', '"tid":"warp 0 (line 0)"', '"pid":"gemm Core0 CTA1"', '"cycles"', '"frame"',
+)  # fmt: skip
 TARGETS: dict[str, Target] = {
     "csv": Target(csv, seeds.csv_reports, CSV_WORDS),
     "fast-path": Target(fast_path, seeds.ncu_pages, CSV_WORDS),
@@ -580,6 +603,7 @@ TARGETS: dict[str, Target] = {
     "rocprofv3": Target(rocprofv3, seeds.rocprofv3_files, ROCPROFV3_WORDS, 6000),
     "xplane": Target(xplane, seeds.xplanes, longest=2048),
     "pftrace": Target(pftrace, seeds.pftraces, longest=2048),
+    "warp-ranges": Target(warp_ranges, seeds.warp_traces, WARP_WORDS, 1 << 14),
 }
 
 

@@ -63,6 +63,7 @@ TABLES = {
     "skew": "cli.reading.skew",
     "source": "report.source_table",
     "timeline": "report.timeline_parts",
+    "warp_ranges": "cli.reading.inside.warp_ranges_file",
 }
 """Command -> the modules whose columns its rows can have."""
 ERROR = {

@@ -15,8 +15,9 @@ from ncu_tools.report.columns.column import Column
 
 SUBJECTS = {
     "kernels": "Kernels and layers", "advice": "Advice", "steps": "Levers on a step",
-    "inside": "Inside a kernel", "timelines": "Timelines", "points": "Measured points",
-    "works": "Work by formulas", "histories": "Histories", "binaries": "Compiled code", "tools": "Tools",
+    "inside": "Inside a kernel", "warps": "Inside a kernel, in time", "timelines": "Timelines",
+    "points": "Measured points", "works": "Work by formulas", "histories": "Histories",
+    "binaries": "Compiled code", "tools": "Tools",
 }  # fmt: skip
 """File of the registry -> the subject of its columns."""
 

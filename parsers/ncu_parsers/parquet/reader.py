@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,8 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.datasets.remote_files import File
 from ncu_parsers.parquet.checked_open import DAMAGE, opened, parquet_file
-from ncu_parsers.parquet.footer import FooterColumns
-from ncu_parsers.schema import arrays, bench_table, instance_table, instructions_table
+from ncu_parsers.parquet.footer import MAGIC, FooterColumns
+from ncu_parsers.schema import arrays, bench_table, instance_table, instructions_table, warp_range_table
 from ncu_parsers.schema.tables import (
     COLUMNS,
     METADATA_KEY,
@@ -127,6 +127,11 @@ def _require_launches(table: pa.Table, path: File) -> None:
         raise NcuBenchError(
             f"{path} is a table of instances: what metrics are at each address, opcode or time, not launches.",
             advice="Name the file of launches beside it; any reader of Parquet opens this one.",
+        )
+    if kind == warp_range_table.WARP_RANGES:
+        raise NcuBenchError(
+            f"{path} is a table of ranges inside kernels, not of launches.",
+            advice=f"Look at it with: ncu-bench kernel {path} --part inside",
         )
     if "kernels" in metadata:
         raise NcuBenchError(
@@ -279,3 +284,39 @@ def read_instructions_table(path: File) -> pa.Table:
         raise NcuBenchError(f"{path} is no table of instructions.", advice=f"Make one with: {INSTRUCTIONS_COMMAND}")
     _require_known(table, path, instructions_table.SCHEMA_VERSION, instructions_table.COLUMNS, INSTRUCTIONS_COMMAND)
     return instructions_table.completed(table)
+
+
+def is_warp_ranges(path: Path) -> bool:
+    """True for a Parquet file of ranges inside kernels, by its metadata; false for damaged ones."""
+    try:
+        with path.open("rb") as stream:
+            if stream.read(len(MAGIC)) != MAGIC:
+                return False
+        with parquet_file(path) as (file, _):
+            table = file.read(columns=[])
+    except DAMAGE:
+        return False
+    return not metadata_problem(table.schema) and table_metadata(table).get("table") == warp_range_table.WARP_RANGES
+
+
+def warp_range_parts(path: Path) -> tuple[dict[str, Any], Iterator[pa.Table]]:
+    """The metadata of a file of ranges inside kernels, and its rows in parts.
+
+    Raises `NcuBenchError` if the file is damaged or of a newer schema version, also while parts are read.
+    """
+    command = "ncu-bench parse TRACE -o FILE.parquet"
+    with opened(path) as (file, _):
+        table = file.read(columns=[])
+        empty = file.schema_arrow.with_metadata(table.schema.metadata).empty_table()
+        _require_valid(metadata_problem(table.schema), path, command)
+        _require_known(empty, path, warp_range_table.SCHEMA_VERSION, warp_range_table.COLUMNS, command)
+        missing = [one.name for one in warp_range_table.COLUMNS if one.name not in empty.column_names]
+        _require_valid(f"it lacks the column {missing[0]}" if missing else "", path, command)
+
+    def parts() -> Iterator[pa.Table]:
+        with opened(path) as (again, _):
+            for groups in _batches_of_row_groups(again):
+                memory.require_memory(str(path))
+                yield _require_valid_text(again.read_row_groups(groups))
+
+    return table_metadata(empty), parts()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ncu_parsers.timelines.activity.activity import Activity
+    from ncu_parsers.warp_ranges.warp_trace import WarpTrace
 
 HEAD_BYTES = 1 << 16
 """Number of first bytes that are searched: a trace names its devices and settings within 26 KB, before its events."""
@@ -43,6 +44,9 @@ class FileKind(NamedTuple):
     as an `Activity`; if it is empty, the module's `read_activity` does, and the launches derive from the result. With
     `trims`, this function can read a time window; with `picks_functions` it can filter Python functions. With
     `names_operators` its ranges are always a framework's operators.
+
+    `warps` names the module and the function that read ranges of warps inside kernels; such a file has no launches.
+    `begins` decides by the first bytes what no fixed bytes do.
     """
 
     module: str
@@ -57,9 +61,13 @@ class FileKind(NamedTuple):
     trims: bool = False
     picks_functions: bool = False
     names_operators: bool = False
+    warps: tuple[str, str] | None = None
+    begins: Callable[[bytes], bool] | None = None
 
     def fits(self, head: bytes, name: str) -> bool:
         """True if a file with these first bytes and this name is of this kind."""
+        if self.begins is not None and self.begins(head):
+            return True
         begins = head.startswith(self.magic) or bool(self.words and head.lstrip().startswith(self.magic))
         return (begins and (not self.words or self.has_words(head))) or self.fits_name(name)
 
@@ -88,6 +96,24 @@ STAGES = (b"\x12\x06Kernel\x20\x02",)
 SQLITE = b"SQLite format 3\0"
 PTX = (b"\n.target sm_",)
 """Each PTX file names the architecture that it was made for."""
+IKET = (b'"graphLaunches"', b'"warpLifetimes"', b'"warpLocIdxs"', b'"rangeNameIdx"', b'"markerNameIdx"', b'"rangeName"',
+        b'"markerName"')  # fmt: skip
+"""Keys of run-iket's JSON."""
+WARPS = (b'"tid":"warp ', b'"tid": "warp ')
+"""Threads of Proton's traces from inside kernels."""
+CYCLES = (b'"cycles"',)
+"""A metric of Proton's trees from inside kernels."""
+INSIDE = "ncu_parsers.warp_ranges"
+
+
+def is_buffer(head: bytes) -> bool:
+    """True for a buffer of 64-bit records: blocks and groups in the first word, or a saved array of such words."""
+    blocks, groups = (int.from_bytes(head[at : at + 4], "little") for at in (0, 4))
+    if not head.startswith((b"\x93NUMPY", b"PK\x03\x04")) and not (0 < blocks <= 1 << 20 and 0 < groups <= 1 << 10):
+        return False
+    module = importlib.import_module(f"{INSIDE}.profiler_buffer")
+    return bool(module.looks_like(head))
+
 
 KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.streaming.binary_launches", (MAGIC,), in_parts=True, by_others=True),
@@ -108,6 +134,10 @@ KINDS: tuple[FileKind, ...] = (
         "ncu_parsers.timelines.formats.pftrace", (b"\n",), (".pftrace", ".perfetto-trace"), STAGES, origin="pftrace",
         names_operators=True,
     ),
+    FileKind(f"{INSIDE}.refusal", (b"{",), words=IKET, warps=(f"{INSIDE}.iket", "read_trace")),
+    FileKind(f"{INSIDE}.refusal", (b"{",), words=WARPS, warps=(f"{INSIDE}.proton", "read_trace")),
+    FileKind(f"{INSIDE}.refusal", (b"[",), words=CYCLES, warps=(f"{INSIDE}.proton", "read_tree")),
+    FileKind(f"{INSIDE}.refusal", warps=(f"{INSIDE}.profiler_buffer", "read_trace"), begins=is_buffer),
     FileKind(
         "ncu_parsers.timelines.kineto.kineto", (b"{", b"["), (".json",), TRACE_WORDS, in_parts=True,
         origin="kineto", names_operators=True, picks_functions=True,
@@ -175,6 +205,19 @@ def streamer_of(
     return stream
 
 
+def warps_reader_of(source: Source) -> Callable[[Source], WarpTrace] | None:
+    """The function that reads ranges of warps inside kernels from `source`; None if it holds none.
+
+    Raises `NcuBenchError` if it cannot be opened.
+    """
+    kind = kind_of(source)
+    if kind is None or kind.warps is None:
+        return None
+    module, function = kind.warps
+    read: Callable[[Source], WarpTrace] = getattr(importlib.import_module(module), function)
+    return read
+
+
 def has_ranges_apart(source: Source) -> bool:
     """True if `source` can be read without host ranges. Raises `NcuBenchError` if it cannot be opened."""
     kind = kind_of(source)
@@ -209,6 +252,9 @@ def kind_of(source: Source) -> FileKind | None:
 
 def _kind_by_head(source: Source) -> FileKind | None:
     head = source.head(HEAD_BYTES)
-    if head.startswith(GIT_LFS) or is_json_of_other_tool(head):  # the reader of texts explains it
+    if head.startswith(GIT_LFS):  # the reader of texts explains it
         return None
-    return next((kind for kind in KINDS if kind.fits(head, source.path)), None)
+    found = next((kind for kind in KINDS if kind.fits(head, source.path)), None)
+    if (found is None or found.warps is None) and is_json_of_other_tool(head):  # so too
+        return None
+    return found

@@ -1,4 +1,4 @@
-"""Files that a user passes for reading reports. They travel with each `Source`, so that two threads may differ."""
+"""What a user passes for reading reports. It travels with each `Source`, so that two threads may differ."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Files that are read with traces; "" if none is given.
+    """Files that are read with traces, and words on buffers; "" if none is given.
 
     `formulas`: TOML of operator formulas (`ncu_launch.operators.user_formulas`). `capture`: the trace of the run that
-    captured CUDA graphs (`derived.operators.graph_captures`).
+    captured CUDA graphs (`derived.operators.graph_captures`). `layout` and `event_names`: of buffers of records from
+    inside kernels (`warp_ranges.profiler_buffer`).
     """
 
     formulas: str = ""
     capture: str = ""
+    layout: str = ""
+    event_names: str = ""
 
 
 NOT_SET = Settings()

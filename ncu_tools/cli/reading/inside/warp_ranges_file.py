@@ -1,0 +1,67 @@
+"""ncu-bench parse TRACE: ranges of warps inside kernels as one Parquet file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import WrongUsage
+from ncu_launch.notes import Note, NoteKind
+
+from ncu_tools.cli.option_kinds.warp_trace_options import buffer_options
+from ncu_tools.cli.options import (
+    FILE,
+    format_option,
+    progress,
+    require_other_output,
+    require_parquet_output,
+    show,
+)
+from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
+
+if TYPE_CHECKING:
+    from ncu_parsers.sources.settings import Settings
+
+COLUMNS = columns("warps.launch warps.kernel warps.blocks warps.warps warps.ranges warps.markers warps.time_ns")
+
+
+@click.command()
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE")
+@click.option("-o", "--output", type=FILE, required=True, help="The Parquet file to write.")
+@buffer_options
+@format_option
+def command(traces: tuple[str, ...], output: Path, settings: Settings, output_format: str) -> None:
+    """Turn a trace from inside kernels into one Parquet file: a row for each range of a warp.
+
+    TRACE is run-iket's JSON, a Chrome trace or tree of Proton's instrumentation, or a buffer of 64-bit records of
+    flashinfer, TIRx, warpscope or Mirage (raw, from numpy.save or torch.save). What cannot be read is counted. The
+    table has launch, block, warp, role, range, start, end and sm, and more columns (docs/inside.md).
+
+    \b
+    Example:
+      ncu-bench parse iket.trace.json -o ranges.parquet
+      ncu-bench parse buffer.npy --event-names load,mma,store -o ranges.parquet
+    """
+    from ncu_parsers.parse.warp_trace_files import read_warp_trace, write_warp_trace
+
+    from ncu_tools.kernels.warp_ranges.overview import rows_of_launches
+
+    if len(traces) > 1:
+        raise WrongUsage(
+            f"{len(traces)} files were named, and one is a trace from inside kernels.",
+            "A file holds the ranges of one trace, as clocks of two do not compare.", "Name one.",
+        )  # fmt: skip
+    require_other_output(output, traces)
+    require_parquet_output(output)
+    with progress("Reading"):
+        trace, lines = read_warp_trace(traces[0], settings)
+        rows = write_warp_trace(output, trace, traces[0], lines)
+    notes = [
+        *(Note(one, NoteKind.LOST) for one in trace.damage), *trace.notes,
+        WrittenFile(f"{rows:,} rows are in {output}"),
+    ]  # fmt: skip
+    extra = {"output": str(output), "tool": trace.tool, "clock": trace.clock.value}
+    show(Table("warp_ranges", COLUMNS, rows_of_launches(trace), notes, extra), output_format)

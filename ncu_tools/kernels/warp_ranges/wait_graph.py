@@ -1,0 +1,376 @@
+"""The waits of a launch as a graph, replayed with other times: what a block would take if a range were shorter.
+
+A node is the end of a wait. Between two of them a warp takes what it took, less what a what-if removes of it. A wait
+ends when it has begun and taken its least time, and when its release has ended and its own lag has passed; where it
+waited, that lag is the recorded one, so that the replay of the launch as it was gives the times that were recorded. A
+wait whose release is not known takes what it took, or, for the least that a what-if brings, does not end before it did.
+
+All nodes whose predecessors are known are replayed at once, over all blocks (`_levels`); a node is behind the one
+before it on its warp and behind the last node before each release. Rows of a replay are what-ifs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from ncu_parsers.warp_ranges.warp_trace import Integers
+
+from ncu_tools.kernels.warp_ranges.launch_ranges import LaunchRanges, Mask, Numbers
+from ncu_tools.kernels.warp_ranges.releases import Instances, Order, Release, has_waited, release_number
+
+NO_NODE = -1
+MOST_NODES = 2_000_000
+"""Waits of a graph; of a larger launch, some blocks are replayed and stand for the others."""
+
+
+@dataclass(frozen=True)
+class ShorterRanges:
+    """Ranges of some names take `factor` of their own time; of waits, of their waiting."""
+
+    names: frozenset[int]
+    factor: float
+
+
+@dataclass(frozen=True)
+class WaitGraph:
+    """Nodes sorted by lane and time; `edge_*` are releases: which node they end, and the lane and the time they are at.
+
+    `row` is the range of each node. `release` is the number of the rule that says what ends it; -1 if none does.
+    `blocks` are the rows of the blocks that are in the graph, in order.
+    """
+
+    ranges: LaunchRanges
+    blocks: Integers
+    row: Integers
+    release: Integers
+    edge_node: Integers
+    edge_lane: Integers
+    edge_time: Integers
+    edge_lag: Numbers
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @cached_property
+    def lane(self) -> Integers:
+        """The lane of each node."""
+        return self.ranges.lane[self.row].astype(np.int64)
+
+    @cached_property
+    def begin(self) -> Integers:
+        """When each wait began."""
+        return self.ranges.start[self.row]
+
+    @cached_property
+    def end(self) -> Integers:
+        """When each wait ended."""
+        return self.ranges.stop[self.row]
+
+    @cached_property
+    def before(self) -> Integers:
+        """The node before each on its lane; `NO_NODE` for the first."""
+        same = np.diff(self.lane, prepend=-1) == 0
+        return np.where(same, np.arange(len(self)) - 1, NO_NODE)
+
+    @cached_property
+    def least(self) -> Integers:
+        """The least time that each wait takes: what it took if it did not wait, else that of the launch's shortest."""
+        took = self.end - self.begin
+        return np.where(has_waited(self.ranges, took), self.ranges.least_wait, took)
+
+    @cached_property
+    def edge_source(self) -> Integers:
+        """The last node of its lane at or before each release; `NO_NODE` if it is before all."""
+        return self.last_node(self.edge_lane, self.edge_time)
+
+    def last_node(self, lane: Integers, time: Integers) -> Integers:
+        """The last node at or before a time on each lane."""
+        low = int(min(self.begin.min(initial=0), time.min(initial=0)))
+        span = int(max(self.end.max(initial=0), time.max(initial=0))) - low + 1
+        keys = self.lane * span + (self.end - low)
+        at = np.searchsorted(keys, lane * span + (time - low), side="right") - 1
+        return np.where((at >= 0) & (self.lane[np.maximum(at, 0)] == lane), at, NO_NODE) if len(self) else at
+
+    @cached_property
+    def levels(self) -> tuple[list[Integers], Mask]:
+        """Nodes in the order of a replay, and which edges are part of it: those of a circle are left out."""
+        return _levels(self)
+
+    @property
+    def explained(self) -> Mask:
+        """Nodes whose release is known."""
+        found = np.zeros(len(self), np.bool_)
+        found[self.edge_node[self.levels[1]]] = True
+        return found
+
+    @property
+    def explained_share(self) -> float:
+        """The share of all time beyond a wait's least whose release is known; 1 if nothing waits."""
+        took = (self.end - self.begin - self.least).astype(np.float64)
+        return float(took[self.explained].sum() / took.sum()) if took.sum() > 0 else 1.0
+
+
+def wait_graph(
+    ranges: LaunchRanges, instances: Instances, releases: Sequence[Release],
+    depths: Mapping[int, int] | None = None, most: int = MOST_NODES,
+) -> WaitGraph:  # fmt: skip
+    """The graph of a launch, or of as many of its blocks as have at most `most` waits, spread evenly.
+
+    `depths` are other depths of releases, by their numbers.
+    """
+    waiting = ranges.waits
+    block_of = ranges.block_row[ranges.lane]
+    blocks = np.arange(len(ranges.first_block))
+    per_block = np.bincount(block_of[waiting], minlength=len(blocks))
+    if per_block.sum() > most:
+        keep = max(int(len(blocks) * most / per_block.sum()), 1)
+        blocks = np.unique(np.linspace(0, len(blocks) - 1, keep).astype(np.int64))
+        chosen = np.zeros(len(per_block), np.bool_)
+        chosen[blocks] = True
+        waiting &= chosen[block_of]
+    row = np.flatnonzero(waiting)
+    row = row[np.lexsort((ranges.stop[row], ranges.lane[row]))]
+    release = np.full(len(row), -1)
+    node_of = np.full(len(ranges), NO_NODE)
+    node_of[row] = np.arange(len(row))
+    edges = []
+    for number, one in enumerate(releases):
+        deeper = replace(one, depth=(depths or {}).get(number, one.depth))
+        nodes, lanes, times, lags = _edges(ranges, instances, deeper, row, node_of, is_changed=deeper != one)
+        release[nodes] = number
+        edges.append((nodes, lanes, times, lags))
+    parts = [np.concatenate(one) for one in zip(*edges, strict=True)] if edges else [np.zeros(0, np.int64)] * 4
+    return WaitGraph(ranges, blocks, row, release, *parts)
+
+
+def _edges(
+    ranges: LaunchRanges, instances: Instances, one: Release, row: Integers, node_of: Integers, *, is_changed: bool
+) -> tuple[Integers, Integers, Integers, Numbers]:
+    """The releases of all waits of a rule: node, lane, time and lag of each.
+
+    A lag is the recorded one where the wait took time, and at most the median elsewhere, so that a wait that was none
+    can become one. Of a rule that is changed every lag is the median.
+    """
+    mine = row[(ranges.name[row] == one.wait) & (ranges.role[ranges.lane[row]] == one.role)]
+    if one.order is Order.LAST_BEFORE:
+        node, lane, time = _last_ends(ranges, instances, one, mine, node_of)
+    else:
+        node, lane, time = _ordered_ends(ranges, instances, one, mine, node_of)
+    if is_changed:
+        return node, lane, time, np.full(len(node), one.lag)
+    begin, end = ranges.start[row[node]], ranges.stop[row[node]]
+    last = np.full(len(row), np.iinfo(np.int64).min)  # of several warps the last one counts
+    np.maximum.at(last, node, np.maximum(time, begin) if one.order is Order.ARRIVAL else time)
+    own = end - last[node]
+    lag = np.where(has_waited(ranges, end - begin), own, np.minimum(own, one.lag)).astype(np.float64)
+    return node, lane, time, lag
+
+
+def _ordered_ends(
+    ranges: LaunchRanges, instances: Instances, one: Release, mine: Integers, node_of: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """The ends of the ranges that end waits in turn, on every warp that has them; at a barrier their begins."""
+    is_barrier = one.order is Order.ARRIVAL
+    name = one.wait if is_barrier else one.by
+    position = np.empty(len(instances.row), np.int64)
+    group = np.repeat(np.arange(len(instances.keys)), instances.counts)
+    position[instances.row] = np.arange(len(instances.row)) - instances.firsts[group]
+    number = position[mine] if is_barrier else release_number(position[mine], one.depth, one.per_wait, one.shared)
+    block = ranges.block_row[ranges.lane[mine]]
+    lanes = np.flatnonzero(np.isin(np.arange(len(ranges.block)), ranges.lane[ranges.name == name]))
+    lanes = lanes if is_barrier else lanes[ranges.role[lanes] == one.by_role]
+    firsts = np.searchsorted(ranges.block_row[lanes], block)
+    behind = np.searchsorted(ranges.block_row[lanes], block, side="right")
+    each = np.repeat(np.arange(len(mine)), behind - firsts)
+    offset = np.arange(len(each)) - np.repeat(np.cumsum(behind - firsts) - (behind - firsts), behind - firsts)
+    lane = lanes[np.repeat(firsts, behind - firsts) + offset] if len(each) else each
+    key = np.searchsorted(instances.keys, lane * instances.names + name)
+    key = np.minimum(key, len(instances.keys) - 1)
+    wanted = number[each]
+    known = (wanted >= 0) & (wanted < instances.counts[key]) & (lane != ranges.lane[mine[each]])
+    rows = instances.row[(instances.firsts[key] + wanted)[known]]
+    node = node_of[mine[each[known]]]
+    time = ranges.start[rows] if is_barrier else ranges.stop[rows]
+    early = time <= ranges.stop[mine[each[known]]] + ranges.step
+    return node[early], lane[known][early], time[early]
+
+
+def _last_ends(
+    ranges: LaunchRanges, instances: Instances, one: Release, mine: Integers, node_of: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """The last end of a releasing range in the block before the end of each wait, on another warp."""
+    rows = np.flatnonzero((ranges.name == one.by) & (ranges.role[ranges.lane] == one.by_role))
+    block = ranges.block_row[ranges.lane[rows]]
+    rows = rows[np.lexsort((ranges.stop[rows], block))]
+    block = ranges.block_row[ranges.lane[rows]]
+    low = int(ranges.begin.min())
+    span = int(ranges.end.max()) - low + ranges.step + 1
+    keys = block * span + (ranges.stop[rows] - low)
+    own = ranges.block_row[ranges.lane[mine]]
+    at = np.searchsorted(keys, own * span + (ranges.stop[mine] - low) + ranges.step, side="right") - 1
+    for _ in range(8):  # ends on the waiting warp itself are passed over
+        same = (at >= 0) & (ranges.lane[rows[np.maximum(at, 0)]] == ranges.lane[mine])
+        if not same.any():
+            break
+        at = at - same
+    known = (at >= 0) & (block[np.maximum(at, 0)] == own)
+    known &= ranges.lane[rows[np.maximum(at, 0)]] != ranges.lane[mine]
+    found = rows[at[known]]
+    return node_of[mine[known]], ranges.lane[found].astype(np.int64), ranges.stop[found]
+
+
+def _levels(graph: WaitGraph) -> tuple[list[Integers], Mask]:
+    """Kahn's order, a level at a time. Nodes of a circle, as equal times can make one, lose their edges."""
+    edges = np.ones(len(graph.edge_node), np.bool_)
+    edges &= graph.edge_source != graph.edge_node
+    while True:
+        levels = _in_order(graph, edges)
+        left = np.ones(len(graph), np.bool_)
+        for one in levels:
+            left[one] = False
+        circle = edges & left[graph.edge_node]
+        circle &= np.where(graph.edge_source >= 0, left[np.maximum(graph.edge_source, 0)], False)
+        if not circle.any():
+            return levels, edges
+        edges &= ~circle
+
+
+def _in_order(graph: WaitGraph, edges: Mask) -> list[Integers]:
+    from_node = np.concatenate([graph.before, np.where(edges, graph.edge_source, NO_NODE)])
+    to_node = np.concatenate([np.arange(len(graph)), graph.edge_node])
+    real = from_node >= 0
+    from_node, to_node = from_node[real], to_node[real]
+    missing = np.bincount(to_node, minlength=len(graph))
+    order = np.argsort(from_node, kind="stable")
+    behind = to_node[order]
+    first = np.searchsorted(from_node[order], np.arange(len(graph) + 1))
+    level = np.flatnonzero(missing == 0)
+    levels = []
+    while len(level):
+        levels.append(level)
+        counts = first[level + 1] - first[level]
+        if not counts.sum():
+            break
+        at = np.repeat(first[level] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        reached, times = np.unique(behind[at], return_counts=True)
+        missing[reached] -= times
+        level = reached[missing[reached] == 0]
+    return levels
+
+
+# ----------------------------------------------------------------------------------------------------------- replayed
+
+
+@dataclass(frozen=True)
+class ReplayedWaits:
+    """When each node is reached in each what-if (rows), and the end of each lane, in time since the launch began."""
+
+    reached: Numbers
+    lane_end: Numbers
+
+
+def replay(graph: WaitGraph, changes: Sequence[ShorterRanges], *, holds: bool = False) -> ReplayedWaits:
+    """Replay what-ifs; with `holds`, a wait whose release is not known does not end before it did.
+
+    A change of waits takes their releases from them.
+    """
+    ranges, rows = graph.ranges, len(changes)
+    origin = int(ranges.begin.min())
+    levels, edges = graph.levels
+    least = np.repeat(graph.least[None, :].astype(np.float64), rows, 0)
+    took = (graph.end - graph.begin).astype(np.float64)
+    unknown = ~graph.explained
+    least[:, unknown] = took[unknown]
+    hold = np.full((rows, len(graph)), -np.inf)
+    if holds:
+        least[:, unknown] = graph.least[unknown]
+        hold[:, unknown] = (graph.end - origin)[unknown]
+    asked = np.zeros((rows, len(graph)), np.bool_)
+    for at, one in enumerate(changes):
+        asked[at] = np.isin(ranges.name[graph.row], list(one.names))
+        least[at, asked[at]] = one.factor * took[asked[at]]
+        hold[at, asked[at]] = -np.inf
+    removed = _Removed(ranges, changes)
+    work, edge = _work_before(graph, removed, origin), _work_to_release(graph, removed, origin)
+    edge[:, ~edges] = -np.inf
+    edge[asked[:, graph.edge_node]] = -np.inf
+    order = np.argsort(graph.edge_node, kind="stable")
+    first = np.searchsorted(graph.edge_node[order], np.arange(len(graph) + 1))
+    reached = np.zeros((rows, len(graph) + 1))  # the last column stands for no node
+    for level in levels:
+        begin = reached[:, graph.before[level]] + work[:, level]
+        end = np.maximum(begin + least[:, level], hold[:, level])
+        counts = first[level + 1] - first[level]
+        having = np.flatnonzero(counts)
+        if len(having):
+            some = counts[having]
+            starts = np.cumsum(some) - some
+            at = order[np.repeat(first[level][having] - starts, some) + np.arange(some.sum())]
+            released = reached[:, graph.edge_source[at]] + edge[:, at]
+            ends = np.maximum.reduceat(released, starts, axis=1)
+            end[:, having] = np.maximum(end[:, having], ends)
+        reached[:, level] = end
+    lanes = np.arange(len(ranges.block))
+    last = graph.last_node(lanes, ranges.end)
+    return ReplayedWaits(reached[:, :-1], reached[:, last] + _work(graph, removed, last, lanes, ranges.end, origin))
+
+
+def _work_before(graph: WaitGraph, removed: _Removed, origin: int) -> Numbers:
+    """From the node before each to the begin of its wait."""
+    return _work(graph, removed, graph.before, graph.lane, graph.begin, origin)
+
+
+def _work_to_release(graph: WaitGraph, removed: _Removed, origin: int) -> Numbers:
+    """From the last node before each release to the end of the wait that it ends: the way there, and the lag."""
+    found = _work(graph, removed, graph.edge_source, graph.edge_lane, graph.edge_time, origin)
+    return found + graph.edge_lag
+
+
+def _work(graph: WaitGraph, removed: _Removed, node: Integers, lane: Integers, until: Integers, origin: int) -> Numbers:
+    """The time from a node to a time on its lane, in each what-if; without a node from the launch's begin on."""
+    begin = graph.ranges.begin
+    since = np.where(node >= 0, graph.end[np.maximum(node, 0)] if len(graph) else 0, begin[lane])
+    before = np.where(node >= 0, 0, begin[lane] - origin)
+    kept = (until - since + before).astype(np.float64)
+    found: Numbers = kept - (removed.until(lane, until) - removed.until(lane, since))
+    return found
+
+
+class _Removed:
+    """What each what-if removes of the own time of ranges, up to a time on a lane."""
+
+    def __init__(self, ranges: LaunchRanges, changes: Sequence[ShorterRanges]) -> None:
+        self._low = int(ranges.begin.min())
+        self._span = int(ranges.end.max()) - self._low + 2
+        self._steps = [self._of(ranges, one) for one in changes]
+
+    def _of(self, ranges: LaunchRanges, change: ShorterRanges) -> tuple[Integers, Numbers, Numbers]:
+        """Keys of lane and time at which the rate of removing changes, what was removed till then, and the new rate."""
+        waiting = ranges.waits
+        mine = np.isin(ranges.name, list(change.names)) & ~ranges.is_async & ~waiting & (ranges.length > 0)
+        inner = np.flatnonzero((ranges.parent >= 0) & (ranges.length > 0))
+        inner = inner[mine[ranges.parent[inner]]]
+        own = np.flatnonzero(mine)
+        rows = np.concatenate([own, own, inner, inner])
+        times = np.concatenate([ranges.start[own], ranges.stop[own], ranges.start[inner], ranges.stop[inner]])
+        signs = np.repeat([1.0, -1.0, -1.0, 1.0], [len(own), len(own), len(inner), len(inner)])
+        keys = ranges.lane[rows].astype(np.int64) * self._span + (times - self._low)
+        order = np.argsort(keys, kind="stable")
+        keys, rate = keys[order], np.cumsum(signs[order]) * (1 - change.factor)
+        since = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(keys))]) if len(keys) else np.zeros(0)
+        return keys, since, rate
+
+    def until(self, lane: Integers, time: Integers) -> Numbers:
+        """A row for each what-if."""
+        key = lane * self._span + (time - self._low)
+        found = np.zeros((len(self._steps), len(key)))
+        for row, (keys, since, rate) in enumerate(self._steps):
+            at = np.searchsorted(keys, key, side="right") - 1
+            known = at >= 0
+            at = np.maximum(at, 0)
+            if len(keys):
+                found[row] = np.where(known, since[at] + rate[at] * (key - keys[at]), 0.0)
+        return found

@@ -1,0 +1,1 @@
+"""Timelines from inside kernels: what each warp did when, in one form for every tool that records it."""

@@ -1,0 +1,207 @@
+"""Traces of Proton, Triton's profiler, from inside kernels: a Chrome trace, or a tree of sums for Hatchet.
+
+In the Chrome trace a process is a block ("KERNEL Core7 CTA3": the SM's number and the block's) and a thread a warp
+("warp 2 (line 0)"). Times within a block are cycles of its SM's clock, printed as if a cycle took a nanosecond. Newer
+releases place each block at the global timer's time of its start; earlier ones begin all blocks of a kernel together.
+The tree has the total cycles of each range over all warps, and no times. Written by TraceWriter.cpp and TreeData.cpp
+of triton-lang/triton.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+from ncu_launch.notes import Note, NoteKind
+
+from ncu_parsers.report_data.refusals import NotAReport
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.formats.whole_file import whole_file
+from ncu_parsers.timelines.kineto.chrome_trace import LONGEST_TIME, NS_PER_US, TraceEvent, TraceEvents
+from ncu_parsers.warp_ranges.warp_trace import (
+    MISSING,
+    NO_RANGES,
+    Clock,
+    RangeSum,
+    TracedLaunch,
+    WarpRanges,
+    Warps,
+    WarpTrace,
+)
+
+TOOL = "Proton"
+_BLOCK = re.compile(r"(.*) Core(\d{1,9}) CTA(\d{1,12})( \[.*\])?", re.DOTALL)
+_WARP = re.compile(r"warp (\d{1,9})(?: \(line \d+\))?")
+_GAP = re.compile(r"(\d{1,15})cycle")
+_FRAME = re.compile(r"(.+):[^:]*@[^@]*")
+"""A frame of a call stack: file:line@function, or file:function@line."""
+FLOW = "flow"
+"""The category of the two ends of an event that one warp begins and another ends."""
+IN_CYCLES = Note(
+    "times within a block are cycles of its SM's clock; shares are exact, and a time in ns needs the clock that it ran "
+    "at", NoteKind.METHOD,
+)  # fmt: skip
+NOT_ALIGNED = Note(
+    "this release of Proton begins all blocks of a kernel at one time, so when blocks started is not known",
+    NoteKind.NOT_KNOWN,
+)
+
+
+class _Arguments(msgspec.Struct, gc=False):
+    init: int = msgspec.field(default=MISSING, name="Init Time (ns)")
+    gap: str = msgspec.field(default="", name="Kernel Gap")
+    call_stack: list[str] = []
+
+
+_ARGUMENTS = msgspec.json.Decoder(_Arguments)
+
+
+def read_trace(source: Source) -> WarpTrace:
+    """Read a Chrome trace of ranges in kernels. Raises `NotAReport` if none of its events is one."""
+    reading = _Events()
+    with source.open() as stream:
+        events = TraceEvents(stream, source.name)
+        for batch in events.batches():
+            reading.add(batch)
+    lost = [f"{events.broken:,} events could not be read"] if events.broken else []
+    lost += ["the file ends before its end: what is in front was read"] if events.cut else []
+    lost += [f"{reading.others:,} events are no ranges of warps"] if reading.others else []
+    if not reading.starts:
+        raise NotAReport(
+            f"{source.name} holds no range of a warp that this release knows.", " ".join(lost),
+            "Trace with: proton.start(backend=\"instrumentation\", data=\"trace\")",
+        )  # fmt: skip
+    return reading.trace(lost)
+
+
+class _Events:
+    """Ranges as lists of small numbers; names, blocks and warps are numbered when they first occur."""
+
+    def __init__(self) -> None:
+        self.others = 0
+        self.starts: list[int] = []
+        self._ends: list[int] = []
+        self._names: dict[str, int] = {}
+        self._name: list[int] = []
+        self._lanes: dict[tuple[str, str, int], int] = {}
+        self._lane: list[int] = []
+        self._parsed: list[tuple[str, int, int, int, int]] = []
+        self._files: dict[str, None] = {}
+        self._stacks: set[bytes] = set()
+        self._is_aligned = True
+
+    def add(self, batch: list[TraceEvent]) -> None:
+        for event in batch:
+            if event.ph == "M":
+                continue
+            lane = self._lane_of(event)
+            if lane is None or event.ph != "X" or not event.is_timed or event.name is None:
+                self.others += 1
+                continue
+            start = round(event.ts * NS_PER_US)
+            self._lane.append(lane)
+            self._name.append(self._names.setdefault(event.name, len(self._names)))
+            self.starts.append(start)
+            self._ends.append(MISSING if event.cat == FLOW else start + round(event.dur * NS_PER_US))
+
+    def _lane_of(self, event: TraceEvent) -> int | None:
+        """The number of the warp of a launch; None for events that are on no warp."""
+        if not isinstance(event.pid, str) or not isinstance(event.tid, str):
+            return None
+        try:
+            known = _ARGUMENTS.decode(event.args)
+        except (msgspec.DecodeError, ValueError):
+            known = _Arguments()
+        gap = _GAP.match(known.gap)
+        if gap and -LONGEST_TIME < event.ts < LONGEST_TIME:
+            launch, self._is_aligned = int(event.ts * NS_PER_US) // max(int(gap[1]), 1), False
+        else:
+            launch = known.init
+        key = event.pid, event.tid, launch
+        if (lane := self._lanes.get(key)) is not None:
+            return lane
+        block, warp = _BLOCK.fullmatch(event.pid), _WARP.fullmatch(event.tid)
+        if block is None or warp is None:
+            return None
+        self._is_aligned = self._is_aligned and launch != MISSING and not block[4]
+        self._files.update(dict.fromkeys(found[1] for one in known.call_stack if (found := _FRAME.fullmatch(one))))
+        self._parsed.append((block[1], int(block[2]), int(block[3]), int(warp[1]), launch))
+        return self._lanes.setdefault(key, len(self._lanes))
+
+    def trace(self, lost: list[str]) -> WarpTrace:
+        """The trace: lines of a warp are one, and the n-th start of a block of a kernel is in its n-th launch."""
+        begun: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+        for kernel, _, block, _, launch in sorted(self._parsed, key=lambda one: one[-1]):
+            begun[kernel, block].setdefault(launch, len(begun[kernel, block]))
+        launches: dict[tuple[str, int], int] = {}
+        warps: dict[tuple[int, int, int], int] = {}
+        sms: list[int] = []
+        rows: list[int] = []
+        for kernel, sm, block, warp, launch in self._parsed:
+            number = launches.setdefault((kernel, begun[kernel, block][launch]), len(launches))
+            row = warps.setdefault((number, block, warp), len(warps))
+            rows.append(row)
+            sms += [sm] if row == len(sms) else []
+        launch_of, block_of, warp_of = (list(column) for column in zip(*warps, strict=True))
+        ranges = WarpRanges(
+            np.array(rows, np.int32)[self._lane], np.array(self._name, np.int32), np.array(self.starts, np.int64),
+            np.array(self._ends, np.int64),
+        )  # fmt: skip
+        return WarpTrace(
+            TOOL, [TracedLaunch(kernel) for kernel, _ in launches], Warps.of(launch_of, block_of, warp_of, sm=sms),
+            ranges, list(self._names), clock=Clock.CYCLES, is_aligned=self._is_aligned, files=list(self._files),
+            damage=lost, notes=[IN_CYCLES] if self._is_aligned else [IN_CYCLES, NOT_ALIGNED],
+        )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------- the tree
+
+
+def read_tree(source: Source) -> WarpTrace:
+    """Read a tree of Hatchet. Raises `NotAReport` if no node has cycles of ranges, or the file is damaged."""
+    data, damage = whole_file(source)
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise NotAReport(
+            f"{source.name} is no whole JSON: {damage or error}.", "The file may be cut.", "Record it again."
+        ) from error
+    launches: list[TracedLaunch] = []
+    sums: list[RangeSum] = []
+    for root in document if isinstance(document, list) else ():
+        for kernel, path, cycles in _ranges_below(root):
+            if not launches or launches[-1].kernel != kernel:
+                launches.append(TracedLaunch(kernel))
+            sums.append(RangeSum(len(launches) - 1, path, cycles))
+    if not sums:
+        raise NotAReport(
+            f"{source.name} is a tree of Proton without cycles of ranges in kernels.",
+            "It was recorded around kernels, not inside of them.",
+            "Record with: proton.start(backend=\"instrumentation\"), and data=\"trace\" for times",
+        )  # fmt: skip
+    return WarpTrace(TOOL, launches, Warps.of([], [], []), NO_RANGES, [], sums=sums, clock=Clock.CYCLES)
+
+
+def _ranges_below(root: Any) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """Kernel, path and cycles of every node with cycles; the node above the outermost one is the kernel."""
+    waiting: list[tuple[Any, str, tuple[str, ...]]] = [(root, "", ())]
+    while waiting:
+        node, above, path = waiting.pop()
+        if not isinstance(node, dict):
+            continue
+        frame, metrics = node.get("frame"), node.get("metrics")
+        name = frame.get("name") if isinstance(frame, dict) else None
+        cycles = metrics.get("cycles") if isinstance(metrics, dict) else None
+        name = name if isinstance(name, str) else "?"
+        if isinstance(cycles, int | float) and not isinstance(cycles, bool) and 0 <= cycles < 2**63:
+            path = (*path, name)
+            yield above, path, float(cycles)
+        else:
+            above, path = name, ()
+        children = node.get("children")
+        waiting += [(child, above, path) for child in reversed(children if isinstance(children, list) else [])]

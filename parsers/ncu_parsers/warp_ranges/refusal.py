@@ -1,0 +1,16 @@
+"""The answer to commands on launches that are given a trace from inside kernels."""
+
+from __future__ import annotations
+
+from ncu_parsers.report_data.refusals import NotAReport
+from ncu_parsers.report_data.report import Report
+from ncu_parsers.sources.sources import Source
+
+
+def read_report(source: Source) -> Report:
+    """Raises `NotAReport`: ranges of warps are no launches."""
+    raise NotAReport(
+        f"{source.name} holds what warps did inside of kernels, and no launches with counters.",
+        "It was recorded by run-iket, Proton, flashinfer's profiler or the like.",
+        f"Look at it with: ncu-bench kernel {source.name} --part inside",
+    )

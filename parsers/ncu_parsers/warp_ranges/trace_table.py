@@ -1,0 +1,202 @@
+"""A trace as the table of `schema.warp_range_table`, in parts, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ncu_parsers.schema import arrays
+from ncu_parsers.schema.tables import codes
+from ncu_parsers.schema.warp_range_table import KINDS, LIFE, MARKER, RANGE, SUM, schema
+from ncu_parsers.warp_ranges.warp_trace import (
+    MISSING,
+    Clock,
+    Codes,
+    Integers,
+    RangeSum,
+    TracedLaunch,
+    WarpRanges,
+    Warps,
+    WarpTrace,
+)
+
+ROWS = 1 << 17
+"""Rows of a part."""
+Lines = Mapping[str, tuple[str, int]]
+"""Name of a range -> the file and the line where it begins."""
+NO_LINES: Lines = {}
+_LIFE, _RANGE, _MARKER, _SUM = (KINDS.index(kind) for kind in (LIFE, RANGE, MARKER, SUM))
+
+
+def tables_of(trace: WarpTrace, lines: Lines = NO_LINES) -> Iterator[pa.Table]:
+    """The rows of a trace: lives of warps, ranges and markers, sums."""
+    warps, ranges = trace.warps, trace.ranges
+    alive = np.flatnonzero(warps.start != MISSING)
+    nameless = np.full(len(alive), -1, np.int32)
+    yield from _parts(trace, lines, alive, nameless, warps.start[alive], warps.end[alive])
+    yield from _parts(trace, lines, ranges.warp, ranges.name, ranges.start, ranges.end)
+    if trace.sums:
+        yield _sums(trace)
+
+
+def facts_of(trace: WarpTrace) -> dict[str, Any]:
+    """What the file's metadata keeps of a trace beside its rows."""
+    return {
+        "tool": trace.tool, "clock": trace.clock.value, "lane": trace.lane, "is_aligned": trace.is_aligned,
+        "launches": [
+            {"kernel": one.kernel, "grid": list(one.grid), "block": list(one.block), "graph": one.graph}
+            for one in trace.launches
+        ],
+        "files": list(trace.files), "notes": list(trace.notes), "damage": list(trace.damage),
+    }  # fmt: skip
+
+
+def _parts(
+    trace: WarpTrace, lines: Lines, warp: Codes, name: Codes, start: Integers, end: Integers
+) -> Iterator[pa.Table]:
+    kernels = [one.kernel for one in trace.launches]
+    places = [lines.get(one) for one in trace.names]
+    files = [None if one is None else one[0] for one in places]
+    line_of = np.array([-1 if one is None else one[1] for one in places] + [-1], np.int64)
+    for low in range(0, len(warp), ROWS):
+        row, named = warp[low : low + ROWS], name[low : low + ROWS]
+        begin, until = start[low : low + ROWS], end[low : low + ROWS]
+        launch = trace.warps.launch[row]
+        kind = np.where(named < 0, _LIFE, np.where(until == MISSING, _MARKER, _RANGE)).astype(np.int32)
+        of_warp = {field: getattr(trace.warps, field)[row] for field in ("sm", "tpc", "gpc")}
+        yield pa.Table.from_arrays(
+            [
+                arrays.wholes(launch, pa.int32()), arrays.recoded(launch, kernels),
+                arrays.wholes(trace.warps.block[row], pa.int64()), arrays.wholes(trace.warps.warp[row], pa.int32()),
+                arrays.recoded(trace.warps.role[row], trace.roles), arrays.recoded(named, trace.names),
+                arrays.recoded(kind, KINDS), arrays.wholes(begin, pa.int64()), arrays.wholes(until, pa.int64()),
+                arrays.floats(np.full(len(row), np.nan)),
+                *(arrays.wholes(np.maximum(of_warp[one], -1), pa.int32()) for one in ("sm", "tpc", "gpc")),
+                arrays.recoded(named, files), arrays.wholes(line_of[named], pa.int32()),
+            ],
+            schema=schema(),
+        )  # fmt: skip
+
+
+def _sums(trace: WarpTrace) -> pa.Table:
+    rows = len(trace.sums)
+    nothing = np.full(rows, -1)
+    launch = np.array([one.launch for one in trace.sums], np.int32)
+    unknown, no_text = arrays.wholes(nothing, pa.int32()), arrays.recoded(nothing, [])
+    return pa.Table.from_arrays(
+        [
+            arrays.wholes(launch, pa.int32()), arrays.recoded(launch, [one.kernel for one in trace.launches]),
+            arrays.wholes(nothing, pa.int64()), unknown, no_text,
+            arrays.dictionary(["/".join(one.path) for one in trace.sums]),
+            arrays.recoded(np.full(rows, _SUM), KINDS), arrays.wholes(nothing, pa.int64()),
+            arrays.wholes(nothing, pa.int64()), arrays.floats(np.array([one.cycles for one in trace.sums])),
+            unknown, unknown, unknown, no_text, unknown,
+        ],
+        schema=schema(),
+    )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------- and back
+
+
+def trace_of(facts: Mapping[str, Any], parts: Iterable[pa.Table]) -> tuple[WarpTrace, dict[str, tuple[str, int]]]:
+    """The trace of such a table, and the lines of its ranges, from parts without columns of other types."""
+    names: dict[str, int] = {}
+    roles: dict[str, int] = {}
+    lines: dict[str, tuple[str, int]] = {}
+    sums: list[RangeSum] = []
+    columns: list[list[Integers]] = []
+    for part in parts:
+        if not len(part):
+            continue
+        kind = _numbered(part, "kind", {one: at for at, one in enumerate(KINDS)})
+        named = _numbered(part, "range", names)
+        _take_lines(part, lines)
+        is_sum = kind == _SUM
+        if is_sum.any():
+            sums += _sums_in(part, is_sum)
+        numbers = [_wholes(part, one) for one in ("launch", "block", "warp", "start", "end", "sm", "tpc", "gpc")]
+        kept = ~is_sum & (kind >= 0) & (np.minimum.reduce(numbers[:3]) >= 0) & (numbers[3] != MISSING)
+        columns.append([one[kept] for one in (kind, named, _numbered(part, "role", roles), *numbers)])
+    whole: list[Integers] = [np.zeros(0, np.int64)] * 11
+    if columns:
+        whole = [np.concatenate(one) for one in zip(*columns, strict=True)]
+    kind, named, role, launch, block, warp, start, end, sm, tpc, gpc = whole
+    first, row = _distinct(launch, block, warp)
+    is_life = kind == _LIFE
+    life = {"start": np.full(len(first), MISSING), "end": np.full(len(first), MISSING)}
+    life["start"][row[is_life]], life["end"][row[is_life]] = start[is_life], end[is_life]
+    warps = Warps.of(launch[first], block[first], warp[first], sm=sm[first], tpc=tpc[first], gpc=gpc[first],
+                     role=role[first], **life)  # fmt: skip
+    kept = ~is_life & (named >= 0)
+    ranges = WarpRanges(row[kept].astype(np.int32), named[kept].astype(np.int32), start[kept], end[kept])
+    launches = _launches(facts, int(max(launch.max(initial=-1), max((one.launch for one in sums), default=-1))) + 1)
+    trace = WarpTrace(
+        str(facts.get("tool", "?")), launches, warps, ranges, list(names), list(roles), sums,
+        Clock.CYCLES if facts.get("clock") == Clock.CYCLES.value else Clock.NANOSECONDS,
+        str(facts.get("lane", "warp")), facts.get("is_aligned") is not False,
+        *(_texts(facts.get(key)) for key in ("files", "damage", "notes")),
+    )  # fmt: skip
+    return trace, lines
+
+
+def _distinct(launch: Integers, block: Integers, warp: Integers) -> tuple[Integers, Integers]:
+    """The first row of each warp, and the number of the warp of each row."""
+    keys = launch
+    for more in (block, warp):
+        keys = np.unique(keys, return_inverse=True)[1].reshape(-1) * np.int64(int(more.max(initial=0)) + 1) + more
+    _, first, row = np.unique(keys, return_index=True, return_inverse=True)
+    return first, row.reshape(-1)
+
+
+def _numbered(part: pa.Table, name: str, known: dict[str, int]) -> Integers:
+    """The number of each text in `known`, which grows; -1 for null."""
+    found, values = codes(part, name)
+    numbers = np.array([-1 if one is None else known.setdefault(one, len(known)) for one in values] + [-1], np.int64)
+    return numbers[found]
+
+
+def _wholes(part: pa.Table, name: str) -> Integers:
+    """A column of integers of any width; `MISSING` for null."""
+    column = arrays.cast(arrays.one(part.column(name)), pa.int64())
+    return np.where(arrays.present(column), arrays.values_of(column, np.int64), MISSING)
+
+
+def _take_lines(part: pa.Table, lines: dict[str, tuple[str, int]]) -> None:
+    names, known = codes(part, "range")
+    line = _wholes(part, "line")
+    at, files = codes(part, "file")
+    for row in np.unique(np.where(line >= 0, names, -1), return_index=True)[1].tolist():
+        name, file = known[names[row]] if len(known) else None, files[at[row]] if len(files) else None
+        if line[row] >= 0 and name is not None and file is not None:
+            lines.setdefault(name, (file, int(line[row])))
+
+
+def _sums_in(part: pa.Table, rows: Any) -> list[RangeSum]:
+    some = arrays.kept(part, rows)
+    columns = (some.column(one).to_pylist() for one in ("launch", "range", "total"))
+    return [
+        RangeSum(launch, tuple(path.split("/")), total) for launch, path, total in zip(*columns, strict=True)
+        if launch is not None and launch >= 0 and path and total is not None
+    ]  # fmt: skip
+
+
+def _launches(facts: Mapping[str, Any], count: int) -> list[TracedLaunch]:
+    listed = facts.get("launches")
+    found = []
+    for one in listed if isinstance(listed, list) else []:
+        values = one if isinstance(one, dict) else {}
+        grid, block = (tuple(size for size in _list(values.get(key)) if type(size) is int) for key in ("grid", "block"))
+        found.append(TracedLaunch(str(values.get("kernel", "?")), grid, block, str(values.get("graph", ""))))
+    return found + [TracedLaunch("?")] * (count - len(found))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in _list(value) if isinstance(one, str)]

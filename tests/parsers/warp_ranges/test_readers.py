@@ -1,0 +1,251 @@
+"""Every format gives the ranges that the simulated kernel had; what is damaged is counted, what is unknown refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.parse.warp_trace_files import is_warp_trace, read_warp_trace, write_warp_trace
+from ncu_parsers.report_data.refusals import NotAReport
+from ncu_parsers.sources.settings import Settings
+from ncu_parsers.warp_ranges import json_elements
+from ncu_parsers.warp_ranges.warp_trace import MISSING, Clock, TracedLaunch, WarpRanges, WarpTrace
+
+from tests.support import warp_files
+from tests.support.warp_pipelines import drawn, simulated
+
+Row = tuple[Any, ...]
+SM_OF = {"wide": False, "mirage": False, "sm": True}
+
+
+def rows(trace: WarpTrace, *, relative: bool = False) -> list[Row]:
+    """Launch, block, warp, name, start and end of every range; `relative` to the first start of its launch."""
+    warps, ranges = trace.warps, trace.ranges
+    first = {
+        launch: int(ranges.start[warps.launch[ranges.warp] == launch].min()) if relative else 0
+        for launch in set(warps.launch.tolist())
+    }
+    return sorted(
+        (launch := int(warps.launch[warp]), int(warps.block[warp]), int(warps.warp[warp]), trace.names[name],
+         start - first[launch], end if end == MISSING else end - first[launch])
+        for warp, name, start, end in zip(ranges.warp.tolist(), ranges.name.tolist(), ranges.start.tolist(),
+                                          ranges.end.tolist(), strict=True)
+    )  # fmt: skip
+
+
+def with_marker(trace: WarpTrace) -> WarpTrace:
+    """The trace with a marker in the middle of its first range."""
+    ranges = trace.ranges
+    middle = (int(ranges.start[0]) + int(ranges.end[0])) // 2
+    return replace(
+        trace, names=[*trace.names, "mark"],
+        ranges=WarpRanges(np.append(ranges.warp, ranges.warp[:1]), np.append(ranges.name, np.int32(len(trace.names))),
+                      np.append(ranges.start, middle), np.append(ranges.end, MISSING)),
+    )  # fmt: skip
+
+
+def read(data: bytes, folder: Path, settings: Settings = Settings()) -> WarpTrace:  # noqa: B008
+    """The trace in a file of these bytes, whose name says nothing."""
+    path = folder / "unnamed"
+    path.write_bytes(data)
+    return read_warp_trace(str(path), settings)[0]
+
+
+TRACES = st.builds(
+    lambda seed, blocks, steps, consumers, depth: with_marker(
+        simulated(drawn(seed, blocks, steps, consumers, depth=depth, sms=2), origin=1_000_000).trace()
+    ),
+    st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 9), st.integers(1, 3), st.integers(1, 3),
+)  # fmt: skip
+
+
+@given(trace=TRACES, tables=st.booleans(), graph=st.booleans(), indent=st.sampled_from([None, 1]))
+def test_both_forms_of_run_iket_give_the_ranges(
+    trace: WarpTrace, tables: bool, graph: bool, indent: int | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    data = warp_files.iket(trace, tables=tables, graph=graph and tables, indent=indent)
+    found = read(data, tmp_path_factory.mktemp("iket"))
+    assert rows(found) == rows(trace)
+    assert sorted(found.warps.start.tolist()) == sorted(trace.warps.start.tolist())
+    assert found.warps.tpc.tolist() == trace.warps.tpc.tolist()
+    assert not found.damage
+
+
+@given(trace=TRACES, aligned=st.booleans())
+def test_protons_trace_gives_the_ranges_in_cycles(
+    trace: WarpTrace, aligned: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    found = read(warp_files.proton(trace, aligned=aligned), tmp_path_factory.mktemp("proton"))
+    assert found.clock is Clock.CYCLES
+    assert found.is_aligned is aligned
+    if aligned:
+        assert rows(found, relative=True) == rows(trace, relative=True)
+    assert sorted((row[:4], row[5] - row[4]) for row in rows(found) if row[5] != MISSING) == sorted(
+        (row[:4], row[5] - row[4]) for row in rows(trace) if row[5] != MISSING
+    )
+    assert set(found.warps.sm.tolist()) == set(trace.warps.sm[np.unique(trace.ranges.warp)].tolist())
+
+
+@given(trace=TRACES)
+def test_protons_tree_gives_the_sums_and_no_times(trace: WarpTrace, tmp_path_factory: pytest.TempPathFactory) -> None:
+    timed = replace(trace, ranges=trace.ranges.at(trace.ranges.end != MISSING))
+    found = read(warp_files.tree(timed), tmp_path_factory.mktemp("tree"))
+    assert not len(found.ranges)
+    total = {one.path[-1]: one.cycles for one in found.sums}
+    for name in set(total):
+        mine = timed.ranges.name == timed.names.index(name)
+        assert total[name] == (timed.ranges.end - timed.ranges.start)[mine].sum()
+
+
+@given(
+    trace=TRACES, layout=st.sampled_from(sorted(SM_OF)), origin=st.integers(0, 2**33),
+    saved=st.sampled_from([bytes, warp_files.saved_by_numpy, warp_files.saved_by_torch]),
+)  # fmt: skip
+def test_buffers_of_all_layouts_give_the_ranges_across_the_wrap_of_their_clock(
+    trace: WarpTrace, layout: str, origin: int, saved: Callable[[bytes], bytes],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:  # fmt: skip
+    data = saved(warp_files.buffer(trace, layout=layout, origin=origin))
+    found = read(data, tmp_path_factory.mktemp("buffer"), Settings(event_names=",".join(trace.names)))
+    assert rows(found, relative=True) == rows(trace, relative=True)
+    assert not found.damage
+    known = found.warps.sm[found.warps.sm != MISSING]
+    alone = set(trace.warps.sm.tolist()) == {0}  # an SM number of 0 everywhere is no number
+    assert bool(len(known)) == (SM_OF[layout] and not alone)
+
+
+@given(trace=TRACES, lines=st.booleans())
+def test_a_parquet_file_gives_what_was_written(
+    trace: WarpTrace, lines: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("parquet") / "ranges.parquet"
+    known = {trace.names[0]: ("kernel.py", 12)} if lines else {}
+    count = write_warp_trace(path, trace, "a", known)
+    found, read_lines = read_warp_trace(str(path))
+    assert count == len(trace.ranges) + len(trace.warps)
+    assert rows(found) == rows(trace)
+    assert list(found.launches) == list(trace.launches)
+    assert np.array_equal(np.sort(found.warps.end), np.sort(trace.warps.end))
+    assert read_lines == known
+
+
+def a_trace() -> WarpTrace:
+    return simulated(drawn(5, sms=3), origin=1_000).trace()
+
+
+def test_a_document_is_the_same_however_small_the_blocks_are_that_it_is_read_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_elements, "BLOCK", 100)
+    for tables in (True, False):
+        assert rows(read(warp_files.iket(a_trace(), tables=tables), tmp_path)) == rows(a_trace())
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_a_cut_file_of_inline_names_keeps_what_is_in_front(share: float, tmp_path: Path) -> None:
+    data = warp_files.iket(a_trace(), tables=False)
+    found = read(data[: int(share * len(data))], tmp_path)
+    assert 0 < len(found.ranges) <= len(a_trace().ranges)
+    assert set(rows(found)) <= set(rows(a_trace()))
+    assert "ends before its end" in " ".join(found.damage)
+
+
+def test_broken_ranges_are_counted_and_the_others_kept(tmp_path: Path) -> None:
+    document = json.loads(warp_files.iket(a_trace()))
+    ranges = document["launches"][0]["ranges"]
+    ranges[3]["startTs"] = "soon"
+    ranges[5]["warpLocIdxs"] = [0, 1]
+    ranges[7]["rangeNameIdx"] = 99
+    ranges[9]["endTs"] = 0
+    ranges[11]["warpLocIdxs"] = [5000, 5000]
+    found = read(json.dumps(document).encode(), tmp_path)
+    assert len(found.ranges) == len(a_trace().ranges) - 5
+    said = " ".join(found.damage)
+    for word in ("1 ranges could not be read", "2 ranges begin on one warp", "1 ranges have no name", "1 ranges end"):
+        assert word in said
+
+
+@pytest.mark.parametrize(("key", "value"), [("version", 7), ("schemaVersion", "2.0")])
+def test_an_unknown_version_is_refused(key: str, value: object, tmp_path: Path) -> None:
+    document = {key: value, **json.loads(warp_files.iket(a_trace()))}
+    with pytest.raises(NotAReport, match=r"version .* which this release cannot read"):
+        read(json.dumps(document).encode(), tmp_path)
+
+
+def test_ranges_with_other_keys_are_refused_as_another_version(tmp_path: Path) -> None:
+    document = json.loads(warp_files.iket(a_trace()))
+    for one in document["launches"][0]["ranges"]:
+        one["begin"] = one.pop("startTs")
+    with pytest.raises(NotAReport, match="a form that this release does not know"):
+        read(json.dumps(document).encode(), tmp_path)
+
+
+def test_a_parquet_file_of_a_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ncu_parsers.schema import warp_range_table
+
+    path = tmp_path / "ranges.parquet"
+    monkeypatch.setattr(warp_range_table, "SCHEMA_VERSION", 2)
+    write_warp_trace(path, a_trace(), "a")
+    monkeypatch.undo()
+    with pytest.raises(NcuBenchError, match="schema version 2"):
+        read_warp_trace(str(path))
+
+
+def test_a_buffer_that_stops_in_the_middle_has_its_whole_ranges(tmp_path: Path) -> None:
+    data = warp_files.buffer(a_trace())
+    found = read(data[: len(data) // 2], tmp_path)
+    assert 0 < len(found.ranges) < len(a_trace().ranges)
+    assert "no end" in " ".join(found.damage)
+
+
+def moved(layout: str) -> bytes:
+    """A buffer whose words are not at their lanes, as with a stride of one's own."""
+    words = np.frombuffer(warp_files.buffer(a_trace(), layout=layout), np.uint64)
+    return np.concatenate([words[:1], np.zeros(5, np.uint64), words[1:]]).tobytes()
+
+
+@pytest.mark.parametrize("layout", sorted(SM_OF))
+def test_a_layout_is_told_without_the_lanes_of_words_if_one_alone_begins_and_ends_its_events(
+    layout: str, tmp_path: Path
+) -> None:
+    found = read(moved(layout), tmp_path, Settings(event_names=",".join(a_trace().names)))
+    assert rows(found, relative=True) == rows(a_trace(), relative=True)
+
+
+def test_an_unclear_layout_is_asked_for_with_what_to_type(tmp_path: Path) -> None:
+    data = (40).to_bytes(4, "little") + moved("sm")[4:]  # most blocks wrote nothing
+    with pytest.raises(WrongUsage, match="--layout sm or --layout wide or --layout mirage"):
+        read(data, tmp_path)
+    assert len(read(data, tmp_path, Settings(layout="sm")).ranges) == len(a_trace().ranges)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"\x01\0\0\0\x01\0\0\0", b'{"traceEvents":[]}', bytes(999), b"PK\x03\x04"]
+)
+def test_other_files_are_not_taken_for_traces_from_inside_kernels(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(data)
+    assert not is_warp_trace(str(tmp_path / "a.bin"))
+
+
+def test_launches_of_one_kernel_are_told_apart_by_the_times_of_their_blocks(tmp_path: Path) -> None:
+    one, other = a_trace(), simulated(drawn(6, sms=3), origin=500_000).trace()
+    both = replace(
+        one, launches=[TracedLaunch("gemm"), TracedLaunch("gemm")],
+        warps=replace(one.warps, **{
+            name: np.concatenate([getattr(one.warps, name), getattr(other.warps, name) + (name == "launch")])
+            for name in ("launch", "block", "warp", "sm", "tpc", "gpc", "start", "end", "role")
+        }),
+        ranges=WarpRanges(*(np.concatenate([getattr(one.ranges, name),
+                                        getattr(other.ranges, name) + (len(one.warps) if name == "warp" else 0)])
+                        for name in ("warp", "name", "start", "end"))),
+    )  # fmt: skip
+    for data in (warp_files.iket(both), warp_files.proton(both)):
+        assert rows(read(data, tmp_path), relative=True) == rows(both, relative=True)

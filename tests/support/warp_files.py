@@ -1,0 +1,168 @@
+"""Traces from inside kernels as files: run-iket's JSON in both forms, Proton's trace and tree, buffers of records."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections import Counter, defaultdict
+from typing import Any
+
+import numpy as np
+from ncu_parsers.warp_ranges.warp_trace import MISSING, WarpTrace
+
+WRAP = 1 << 32
+
+
+def _place(trace: WarpTrace, warp: int) -> dict[str, Any]:
+    warps = trace.warps
+    numbers = {f"{one}Id": int(getattr(warps, one)[warp]) for one in ("sm", "tpc", "gpc")}
+    return {"ctaId": [int(warps.block[warp]), 0, 0], **{name: max(one, -1) for name, one in numbers.items()},
+            "warpId": int(warps.warp[warp])}  # fmt: skip
+
+
+def iket(trace: WarpTrace, *, tables: bool = True, graph: bool = False, indent: int | None = None) -> bytes:
+    """What run-iket writes: with `tables` as real files, else as documented; launches of a `graph` apart."""
+    places = [_place(trace, warp) for warp in range(len(trace.warps))]
+    at = list(map(list, zip(*(one.tolist() for one in (trace.ranges.warp, trace.ranges.name, trace.ranges.start,
+                                                       trace.ranges.end)), strict=True)))  # fmt: skip
+    launches = []
+    for number, launch in enumerate(trace.launches):
+        mine = [one for one in at if trace.warps.launch[one[0]] == number]
+        found: dict[str, Any] = {"contextId": 1, "gridId": number, "kernelName": launch.kernel}
+        for name, sizes in (("grid", launch.grid), ("block", launch.block)):
+            found |= {f"{name}Dim{axis}": size for axis, size in zip("XYZ", sizes, strict=False)}
+        alive = [row for row in np.flatnonzero(trace.warps.launch == number).tolist() if trace.warps.start[row] >= 0]
+        if tables:
+            found["markers"] = [
+                {"locIdx": warp, "markerNameIdx": name, "payloadType": 0, "payloadVal": 0, "timestamp": start}
+                for warp, name, start, end in mine if end == MISSING
+            ]  # fmt: skip
+            found["ranges"] = [
+                {"endTs": end, "internalEvents": [{"eventId": 1, "timestamp": start}, {"eventId": 1, "timestamp": end}],
+                 "rangeColor": 0, "rangeId": number, "rangeNameIdx": name, "rangeScope": 0, "rangeType": 1,
+                 "startTs": start, "warpLocIdxs": [warp, warp]}
+                for number, (warp, name, start, end) in enumerate(mine) if end != MISSING
+            ]  # fmt: skip
+            found["warpLifetimes"] = [
+                {"endTs": int(trace.warps.end[row]), "locIdx": row, "startTs": int(trace.warps.start[row])}
+                for row in alive
+            ]
+        else:
+            found["ranges"] = [
+                {"rangeName": trace.names[name], "rangeScope": 0, "startTs": start, "endTs": end,
+                 "warpLocs": [places[warp]], "internalEvents": []}
+                for warp, name, start, end in mine if end != MISSING
+            ]  # fmt: skip
+            found["markers"] = [
+                {"markerName": trace.names[name], "timestamp": start, "location": places[warp], "payloadType": 0,
+                 "payloadVal": 0}
+                for warp, name, start, end in mine if end == MISSING
+            ]  # fmt: skip
+            found["warpLifetimes"] = [
+                {"startTs": int(trace.warps.start[row]), "endTs": int(trace.warps.end[row]),
+                 "warpLocation": places[row]} for row in alive
+            ]  # fmt: skip
+        launches.append(dict(sorted(found.items())) if tables else found)
+    document: dict[str, Any] = {"launches": [] if graph else launches}
+    if tables:
+        document = {"graphLaunches": {"0x7f00": launches} if graph else {}, **document, "locationTable": places,
+                    "stringTable": list(trace.names)}  # fmt: skip
+    separators = (",", ":") if indent is None else None
+    return json.dumps(document, indent=indent, separators=separators).encode()
+
+
+def proton(trace: WarpTrace, *, aligned: bool = True) -> bytes:
+    """Proton's Chrome trace: cycles as us; with `aligned` as newer releases write it."""
+    events = []
+    warps = trace.warps
+    first = int(min(trace.ranges.start.min(), warps.start[warps.start != MISSING].min(initial=2**62)))
+    begun: dict[tuple[int, int], int] = defaultdict(lambda: 2**62)
+    for warp, start in zip(trace.ranges.warp.tolist(), trace.ranges.start.tolist(), strict=True):
+        key = int(warps.launch[warp]), int(warps.block[warp])
+        begun[key] = min(begun[key], start)
+    for warp, name, start, end in zip(
+        *(one.tolist() for one in (trace.ranges.warp, trace.ranges.name, trace.ranges.start, trace.ranges.end)),
+        strict=True,
+    ):
+        launch, block = int(warps.launch[warp]), int(warps.block[warp])
+        kernel = trace.launches[launch].kernel
+        origin = first if aligned else begun[launch, block] - launch * 1_000_000
+        pid = f"{kernel} Core{int(warps.sm[warp])} CTA{block}" + (
+            "" if aligned else " [measure in clock cycle (assume 1GHz)]"
+        )
+        args: dict[str, Any] = {"Unit": "GPU cycle", "Kernel Gap": "1000000cycle(ns)"}
+        if aligned:
+            args = {"Init Time (ns)": 10**15 + begun[launch, block], "Post Final Time (ns)": 10**15, "Frequency (MHz)": 1000.0,
+                    "Finalization Time (ns)": 5, "call_stack": ["/nowhere/kernel.py:run@12"]}  # fmt: skip
+        events.append({"args": args, "cat": "flow" if end == MISSING else kernel, "cname": "good",
+                       "dur": 0 if end == MISSING else (end - start) / 1000, "name": trace.names[name], "ph": "X",
+                       "pid": pid, "tid": f"warp {int(warps.warp[warp])} (line 0)", "ts": (start - origin) / 1000})  # fmt: skip
+    return json.dumps({"displayTimeUnit": "ns", "traceEvents": events}, separators=(",", ":")).encode()
+
+
+def tree(trace: WarpTrace) -> bytes:
+    """Proton's tree for Hatchet: cycles of each range over all warps."""
+    totals: Counter[str] = Counter()
+    for name, start, end in zip(trace.ranges.name.tolist(), trace.ranges.start.tolist(), trace.ranges.end.tolist(),
+                                strict=True):  # fmt: skip
+        totals[trace.names[name]] += end - start
+    nodes = [{"children": [], "frame": {"name": name, "type": "function"}, "metrics": {"cycles": cycles}}
+             for name, cycles in totals.items()]  # fmt: skip
+    kernel = {"children": nodes, "frame": {"name": trace.launches[0].kernel, "type": "function"}, "metrics": {}}
+    root = {"children": [kernel], "frame": {"name": "ROOT", "type": "function"}, "metrics": {"cycles": 0}}
+    root["metrics"] = {}
+    return json.dumps([root, {"CUDA": {"0": {"arch": "90", "num_sms": 132}}}]).encode()
+
+
+def buffer(trace: WarpTrace, *, layout: str = "wide", origin: int = 0, groups: int | None = None) -> bytes:
+    """A buffer of 64-bit records, with times that wrap at 2^32; a lane's words are `blocks * groups` apart."""
+    warps = trace.warps
+    blocks = int(warps.block.max()) + 1
+    groups = groups or int(warps.warp.max()) + 1
+    stride = blocks * groups
+    words: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for warp, name, start, end in zip(
+        *(one.tolist() for one in (trace.ranges.warp, trace.ranges.name, trace.ranges.start, trace.ranges.end)),
+        strict=True,
+    ):
+        if end == MISSING:
+            words[warp].append((start, 2, name))
+        else:
+            words[warp] += [(start, 0, name), (end, 1, name)]
+    longest = max(map(len, words.values()), default=0)
+    found = np.zeros(1 + stride * longest, np.uint64)
+    found[0] = blocks | groups << 32
+    for warp, records in words.items():
+        lane = int(warps.block[warp]) * groups + int(warps.warp[warp])
+        for at, (time, kind, name) in enumerate(_in_order(records)):
+            found[1 + at * stride + lane] = _tag(layout, lane, name, kind, int(warps.sm[warp]), at) | (
+                (time + origin) % WRAP << 32)  # fmt: skip
+    return found.tobytes()
+
+
+def _in_order(records: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Records by time; of one moment, ends are in front of begins, as the program runs on."""
+    return sorted(records, key=lambda one: (one[0], one[1] != 1))
+
+
+def _tag(layout: str, lane: int, event: int, kind: int, sm: int, number: int) -> int:
+    if layout == "mirage":
+        return number << 19 | lane << 11 | event << 2 | kind
+    return (sm << 24 if layout == "sm" else 0) | lane << 12 | event << 2 | kind
+
+
+def saved_by_numpy(words: bytes) -> bytes:
+    """The buffer as numpy.save writes it."""
+    stream = io.BytesIO()
+    np.save(stream, np.frombuffer(words, np.uint64))
+    return stream.getvalue()
+
+
+def saved_by_torch(words: bytes) -> bytes:
+    """The buffer as torch.save writes a tensor: an archive with the storage as it is."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("buffer/data.pkl", b"\x80\x02.")
+        archive.writestr("buffer/data/0", words)
+    return stream.getvalue()
