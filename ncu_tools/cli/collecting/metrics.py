@@ -12,6 +12,7 @@ from ncu_launch.counters.pass_counts import Passes, passes_of
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profilers.command_line import Version
 from ncu_launch.profilers.installed_tools import find_tool, gpus, listed_metrics
+from ncu_launch.profilers.sampling.pytorch_groups import sampled_groups
 
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.report.columns.registry import column, columns
@@ -99,7 +100,8 @@ def _of_groups(chip: Chip | None, version: Version | None, dtype: str | None) ->
         {"group": group, "meaning": group_meaning(group), **_takes(_alone(group, chip, version, dtype), chip)}
         for group in group_names()
     ]
-    return Table("metrics", GROUP_COLUMNS, rows)
+    of_samples = f"with profile --tool torch PyTorch's profiler samples {', '.join(sampled_groups())} over time"
+    return Table("metrics", GROUP_COLUMNS, rows, [of_samples])
 
 
 def _of_all_chips(wanted: Sequence[str], version: Version | None, dtype: str | None) -> Table:
