@@ -22,6 +22,8 @@ Estimate = tuple[float, float, float]
 """A total or mean, its variance, and the degrees of freedom of the variance."""
 
 CONFIDENCE = 0.95
+WIDEST = 300.0
+"""The logarithm of the widest factor of an interval, 1e130: what is wider excludes nothing either."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _HALVINGS = 60
 _FARTHEST = 10.0
@@ -168,9 +170,14 @@ def mean_ratio_interval(
     if not whole > 0 or any(not base[1] + new[1] > 0 for base, new in pairs):
         return None
     freedom = whole**2 / sum(part**2 / degrees for part, degrees in scatter if part > 0)
-    reach = math.exp(student_quantile(confidence, round(freedom, 3)) * math.sqrt(whole) / len(pairs))
+    reach = _reach(student_quantile(confidence, round(freedom, 3)) * math.sqrt(whole) / len(pairs))
     ratio = geometric_mean([new[0] / base[0] for base, new in pairs])
     return ratio / reach, ratio * reach
+
+
+def _reach(of_logarithm: float) -> float:
+    """The factor to either side of a ratio; with two samples and many kernels it is wider than a float can hold."""
+    return math.exp(min(of_logarithm, WIDEST))
 
 
 def paired_ratio_interval(base: Floats, new: Floats, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
@@ -193,7 +200,7 @@ def paired_ratio_interval(base: Floats, new: Floats, confidence: float = CONFIDE
         return None
     spread = float(np.linalg.norm((after - before) / (1 - share)))
     ratio = float(new.sum() / base.sum())
-    reach = math.exp(student_quantile(confidence, round(freedom, 3)) * spread)
+    reach = _reach(student_quantile(confidence, round(freedom, 3)) * spread)
     return ratio / reach, ratio * reach
 
 

@@ -153,6 +153,11 @@ class TestInterval:
         assert mean_ratio_interval([(base, new)], 0.99) == wide
         assert mean_ratio_interval([(base, new)]) == usual
 
+    def test_is_wide_and_finite_where_two_samples_have_to_be_very_sure(self) -> None:
+        low, high = ratio_interval((1.0, 0.5, 1.0), (2.0, 4.0, 1.0), 1 - 1e-6) or (1.0, 1.0)
+        assert 0 < low < 1e-100
+        assert 1e100 < high < math.inf
+
     def test_of_a_mean_has_the_noise_of_all_pairs_over_their_number(self) -> None:
         pairs = [((10.0, 0.04, 3.0), (20.0, 0.36, 5.0)), ((5.0, 0.01, 4.0), (2.5, 0.0, 2.0))]
         parts = [(0.04 / 100, 3), (0.36 / 400, 5), (0.01 / 25, 4)]
