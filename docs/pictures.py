@@ -21,6 +21,7 @@ CHIPS = "apple-m1,xeon-gold-6448y-amx-2-cores,wormhole-n300s,gaudi-3,h100-sxm,co
 PICTURES: dict[str, list[str]] = {
     "roofline.svg": ["roofline", "sample_reports/d01-wide-raw.csv"],
     "roofline-levels.svg": ["roofline", "sample_reports/d01-wide-raw.csv", "--levels", "dram,l2,l1", "--theme", "dark"],
+    "instructions.svg": ["roofline", "sample_reports/h100/conflicts.ncu-rep", "--instructions"],
     "roofline-chips.svg": ["roofline", "--machine", CHIPS, "--ceilings", "sparse"],
 }
 """File in docs/ -> the arguments of ncu-bench that make it, run from the root of the project."""

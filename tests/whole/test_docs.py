@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,10 +11,9 @@ import pytest
 
 from benchmarks.house import SMALL_SAMPLE, code_rows, way_of_parse
 from ncu_tools.cli import COMMANDS, run
-from tests.conftest import ROOT, SAMPLES
-from tests.support.called_here import called_here
+from tests.conftest import ROOT
 from tests.support.models.models_here import models_run_here
-from tests.support.pages import first_steps, reference
+from tests.support.pages import reference
 from tests.support.pages.options_page import commands
 from tests.support.pages.printed_outputs import pages_with_outputs, with_printed_outputs
 
@@ -79,24 +77,6 @@ def test_the_page_of_commands_lists_none_that_does_not_exist() -> None:
 def test_the_readme_is_short_and_shows_outputs() -> None:
     assert len(README.splitlines()) < 150
     assert README.count("```text\n$ ncu-bench ") >= 3
-
-
-def test_every_line_of_the_first_steps_runs_and_is_in_their_recording(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(SAMPLES, tmp_path / "sample_reports", ignore=shutil.ignore_patterns("*.py"))
-    recorded = re.findall(r"^\$ (.*)$", first_steps.RECORDING.read_text("utf-8"), re.MULTILINE)
-    assert recorded == first_steps.commands()
-    with_a_shell = [line for line in recorded if line == recorded[0] or re.search("[>|]|^(?!ncu-bench)", line)]
-    assert len(with_a_shell) >= 3
-    models_run_here(monkeypatch)
-    for command in recorded:
-        if command in with_a_shell:
-            code, shown = first_steps.on_a_terminal(command, tmp_path)
-        else:  # the same without a process for each
-            done = called_here(*shlex.split(command)[1:], cwd=tmp_path)
-            code, shown = done.code, done.err
-        assert code == 0, f"{command}: {shown}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -28,7 +28,7 @@ GREATEST = 2**63 - 1
 _MEANINGS = {
     ARGUMENTS: "argument {} of the function",
     METRICS: "{} in the profiled run: sums added, maxima the greatest, others a mean over time",
-    SAMPLED: "{} while the iteration was repeated after timing, sampled through NVML (docs/activity.md)",
+    SAMPLED: "{} while the iteration was repeated after timing, sampled through NVML (docs/bench.md)",
 }
 
 Row = dict[str, Any]

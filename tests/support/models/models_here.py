@@ -92,8 +92,13 @@ def _as_before() -> Iterator[None]:
         torch.random.set_rng_state(theirs)
 
 
-def profiled_here(*arguments: str, cwd: Path) -> Result:
-    """What `ncu-bench profile` gives in a folder, its model run in this process."""
+def called_with_models(*words: str, cwd: Path) -> Result:
+    """What `ncu-bench WORDS...` gives in a folder, its models run in this process."""
     with pytest.MonkeyPatch.context() as patch:
         models_run_here(patch)
-        return called_here("profile", *arguments, cwd=cwd)
+        return called_here(*words, cwd=cwd)
+
+
+def profiled_here(*arguments: str, cwd: Path) -> Result:
+    """What `ncu-bench profile` gives in a folder, its model run in this process."""
+    return called_with_models("profile", *arguments, cwd=cwd)

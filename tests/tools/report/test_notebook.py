@@ -28,11 +28,12 @@ from sample_reports import source_page
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table
 from tests.support.models.models_here import models_run_here
+from tests.support.pages.notebook import NOTEBOOK, PAGE, notebook
 
 pytestmark = pytest.mark.slow
 
 EVIL = "<script>alert(1)</script>"
-MANUAL = (ROOT / "docs" / "python.md").read_text("utf-8")
+MANUAL = PAGE.read_text("utf-8")
 HEAVY = ("numpy", "pandas", "pyarrow", "matplotlib", "duckdb")
 
 
@@ -293,9 +294,14 @@ def test_the_manual_documents_these_names_and_no_more() -> None:
     assert public | of_others == named
 
 
+def test_the_notebook_of_the_docs_has_the_cells_of_the_page() -> None:
+    """Written anew by python -m tests.update_expectations."""
+    assert NOTEBOOK.read_text("utf-8") == notebook()
+
+
 @pytest.mark.skipif(find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="nbclient is not installed")
-def test_the_manual_runs_as_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real kernel executes every example in order; views render as HTML and SVG, and inline pictures still work."""
+def test_the_notebook_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real kernel executes every cell in order; views render as HTML and SVG, and inline pictures still work."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -305,12 +311,12 @@ def test_the_manual_runs_as_a_notebook(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "run").mkdir()
     (tmp_path / "launches.parquet").rename(tmp_path / "run" / "launches.parquet")
     (tmp_path / "sample_reports").symlink_to(SAMPLES)
-    cells = re.findall(r"^```python\n(.*?)^```", MANUAL, re.MULTILINE | re.DOTALL)
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    (tmp_path / "docs").mkdir()
+    cells = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    NotebookClient(cells, timeout=60, resources={"metadata": {"path": str(tmp_path / "docs")}}).execute()
     shown: list[dict[str, Any]] = [
         next((output["data"] for output in cell["outputs"] if output["output_type"] == "execute_result"), {})
-        for cell in notebook["cells"]
+        for cell in cells["cells"][2:]
     ]
     assert shown[0]["text/plain"].startswith("sample_reports/d01-wide-raw.csv: ")
     assert "sgemm_tiled" in shown[0]["text/html"]

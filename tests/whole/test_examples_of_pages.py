@@ -1,0 +1,60 @@
+"""Every command that a page shows works as it stands, in a folder with what its reader would have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.installed import needs_torch
+from tests.support.models.models_here import called_with_models
+from tests.support.nightly import by_day
+from tests.support.pages.examples import PAGES, Example, examples, readers_folder
+from tests.support.reports import needs_shared_reports
+
+pytestmark = [pytest.mark.slow, needs_torch, needs_shared_reports]
+
+WITH_EXAMPLES = [page for page in PAGES if any(not one.not_run for one in examples(page))]
+BY_DAY = [page for page in WITH_EXAMPLES if page.name == "howto.md"]
+SHORT = ("--max-time", "0.05")
+ANSWERS = (0, 3)
+"""A command that is done, and a gate that tripped."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reader")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NCU_BENCH_NO_MEASURE", "1")
+        patch.setenv("NCU_BENCH_IGNORE_LOAD", "1")
+        readers_folder(folder)
+    return folder
+
+
+def failure(example: Example, folder: Path) -> str:
+    """What is wrong with an example; "" if it works."""
+    words = [example.comes_from if word == "-" else word for word in example.words]
+    words = [path for word in words for path in (sorted(map(str, folder.glob(word))) if "*/" in word + "/" else [word])]
+    if words[:1] in (["profile"], ["bench"]) and "-o" in words and "." not in words[words.index("-o") + 1]:
+        words[words.index("-o") + 1] += f"-of-{example.page}"  # there is one of that name already
+    measures = words and words[0] == "bench" and not (folder / words[1]).exists()
+    found = called_with_models(*words, *(SHORT if measures and "--max-time" not in words else ()), cwd=folder)
+    if example.goes_to:
+        (folder / example.goes_to).write_text(found.out, encoding="utf-8")
+    return (
+        "" if found.code in ANSWERS else f"{example.command}\n    ended with {found.code}: {found.err.strip()[-400:]}"
+    )
+
+
+@pytest.mark.parametrize("page", by_day(BY_DAY, WITH_EXAMPLES), ids=lambda page: page.name)
+def test_the_commands_of_a_page_work_as_they_stand(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCU_BENCH_NO_MEASURE", "1")
+    monkeypatch.setenv("NCU_BENCH_IGNORE_LOAD", "1")
+    failures = [failure(example, folder) for example in examples(page) if not example.not_run]
+    assert [one for one in failures if one] == []
+
+
+def test_most_examples_are_run() -> None:
+    every = [example for page in PAGES for example in examples(page)]
+    assert len(every) > 150
+    assert sum(not example.not_run for example in every) > 0.6 * len(every)
