@@ -312,7 +312,7 @@ def test_the_notebook_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "launches.parquet").rename(tmp_path / "run" / "launches.parquet")
     (tmp_path / "sample_reports").symlink_to(SAMPLES)
     (tmp_path / "docs").mkdir()
-    cells = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    cells = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(cells, timeout=60, resources={"metadata": {"path": str(tmp_path / "docs")}}).execute()
     shown: list[dict[str, Any]] = [
         next((output["data"] for output in cell["outputs"] if output["output_type"] == "execute_result"), {})
