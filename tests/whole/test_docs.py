@@ -16,6 +16,7 @@ from tests.support.models.models_here import models_run_here
 from tests.support.pages import reference
 from tests.support.pages.options_page import commands
 from tests.support.pages.printed_outputs import pages_with_outputs, with_printed_outputs
+from tests.support.pages.words import pages, words_of
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +73,10 @@ def test_every_command_is_on_the_page_of_commands(name: str) -> None:
 
 def test_the_page_of_commands_lists_none_that_does_not_exist() -> None:
     assert set(re.findall(r"^\| `ncu-bench (\w+)", LISTED, re.MULTILINE)) == set(COMMANDS)
+
+
+def test_people_have_at_most_35_000_words_to_read() -> None:
+    assert sum(map(words_of, pages())) <= 35_000
 
 
 def test_the_readme_is_short_and_shows_outputs() -> None:
