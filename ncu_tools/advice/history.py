@@ -21,6 +21,7 @@ OTHER_FILE = "Name another file with --log."
 
 _MARKS = re.compile(r"([|<])")
 """What would part a cell of a Markdown table, or be read as HTML."""
+_ESCAPED, _BETWEEN = re.compile(r"\\([|<])"), re.compile(r"(?<!\\)\|")
 
 
 class LoggedChange(NamedTuple):
@@ -40,9 +41,34 @@ class LoggedChange(NamedTuple):
         """The change as a row of the table."""
         return "| " + " | ".join(_MARKS.sub(r"\\\1", " ".join(cell.split())) for cell in self) + " |"
 
+    @classmethod
+    def of_line(cls, line: str) -> LoggedChange | None:
+        """The change in a row of the table; None for another line."""
+        cells = [_ESCAPED.sub(r"\1", cell).strip() for cell in _BETWEEN.split(line.strip())[1:-1]]
+        return cls(*cells) if len(cells) == len(cls._fields) == _cells(line) else None
+
 
 HEAD = (VERSION, "", LoggedChange(*LoggedChange._fields).line, "|" + " --- |" * len(LoggedChange._fields))
 _HEAD_TEXT = "\n".join(HEAD)
+
+
+def is_log(path: Path) -> bool:
+    """True for a file that `--log` wrote."""
+    try:
+        with path.open("rb") as file:
+            return path.suffix == ".md" and file.read(len(VERSION)) == VERSION.encode()
+    except OSError:
+        return False
+
+
+def logged_changes(path: Path) -> list[LoggedChange]:
+    """The changes in a log, in order; lines that are none are left out.
+
+    Raises `NcuBenchError` for a log that is cut off, or cannot be read.
+    """
+    text = _text(path)
+    _require_whole(path, text)
+    return [change for line in text.splitlines()[len(HEAD) :] if (change := LoggedChange.of_line(line)) is not None]
 
 
 def append(path: Path, changes: Sequence[LoggedChange]) -> list[str]:
@@ -58,12 +84,7 @@ def append(path: Path, changes: Sequence[LoggedChange]) -> list[str]:
             f"mkdir -p {shlex.quote(str(path.parent))}",
         )
     with lock_beside(path):
-        try:
-            text = path.read_text("utf-8") if path.exists() else ""
-        except (OSError, UnicodeDecodeError) as error:
-            raise NcuBenchError(
-                f"{path} cannot be read as a history.", "It is no text that --log wrote.", OTHER_FILE
-            ) from error
+        text = _text(path) if path.exists() else ""
         _require_whole(path, text)
         lines = text.splitlines() or list(HEAD)
         notes = [
@@ -76,6 +97,15 @@ def append(path: Path, changes: Sequence[LoggedChange]) -> list[str]:
         except OSError as error:
             raise NcuBenchError(f"{path} cannot be written.", error.strerror or str(error), OTHER_FILE) from error
     return notes
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NcuBenchError(
+            f"{path} cannot be read as a history.", "It is no text that --log wrote.", OTHER_FILE
+        ) from error
 
 
 def _require_whole(path: Path, text: str) -> None:

@@ -317,7 +317,10 @@ VIEWS = {
             lambda typed: typed.has("--metrics", "--chip", "--all-chips"),
         ),
     ),
-    "mcp": (View("schema", "--schema NAME", "programs.schema", lambda typed: typed.has("--schema")),),
+    "mcp": (
+        View("schema", "--schema NAME", "programs.schema", lambda typed: typed.has("--schema")),
+        View("skill", "--skill DIR", "programs.skill", lambda typed: typed.has("--skill")),
+    ),
     "parse": (
         View("join", "--times TIMELINE", "reading.join", lambda typed: typed.has("--times")),
         View("warp_ranges", "TRACE", "reading.inside.warp_ranges_file", _of_warps),

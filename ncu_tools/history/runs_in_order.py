@@ -1,8 +1,8 @@
 """The runs of a history: where they are, and in which order they come.
 
 A folder of run folders, of reports or of both, a dataset, a URL of run folders or of a dataset, or several of these.
-The order is that of the commits' dates, of runs without a commit that of their own dates, and where nothing else is
-known that of the times of files, which a note says.
+A log of `advise --log` names its runs, in order. Else the order is that of the commits' dates, of runs without a commit
+that of their own dates, and where nothing else is known that of the times of files, which a note says.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parse.report_files import reports_among
 from ncu_parsers.points.point_files import is_point_file
 
+from ncu_tools.advice.history import is_log, logged_changes
 from ncu_tools.history.run_summary import BY_FILE, KEPT, FoundRun, RunSummary, summarised
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.runs.run import PartInFile
@@ -75,8 +76,11 @@ def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engi
         result.runs.append(summary)
     if not result.runs and first_error is not None:
         raise first_error
-    result.runs.sort(key=_when)
-    result.notes = [*_notes_on_order(result.runs), *_notes_on_losses(result.left_out)]
+    logs = [Path(path) for path in paths if is_log(Path(path))]
+    if len(logs) < len(paths):
+        result.runs.sort(key=_when)
+        result.notes = _notes_on_order(result.runs)
+    result.notes += [*_notes_on_losses(result.left_out), *(note for log in logs for note in _notes_of_log(log))]
     return result
 
 
@@ -95,6 +99,8 @@ def found_runs(path: str) -> list[FoundRun]:
         return _of_dataset(path) or _remote(place)
     if not place.exists():
         raise NcuBenchError(f"{path} does not exist.", advice="Check the path.")
+    if is_log(place):
+        return _of_log(place)
     if place.is_file():
         return [FoundRun(place.name, str(place), files=(place,))]
     if run := _run_folder(place, place.absolute().name):
@@ -109,6 +115,28 @@ def _run_folder(folder: Path, name: str) -> FoundRun | None:
             files = tuple(file for file in (folder / table, folder / MANIFEST) if file.is_file())
             return FoundRun(name, str(folder), files=files)
     return FoundRun(name, str(folder), files=(folder / MANIFEST,)) if (folder / MANIFEST).is_file() else None
+
+
+def _of_log(log: Path) -> list[FoundRun]:
+    """The runs that a log of `advise --log` names, in the order of the log, also those that are gone."""
+    names = dict.fromkeys(name for change in logged_changes(log) for name in (change.base, change.new))
+    return [_named_in(log, name) for name in names]
+
+
+def _named_in(log: Path, name: str) -> FoundRun:
+    """A run of a log by its name, from the current folder or else from that of the log."""
+    place = Path(name) if Path(name).exists() else log.parent / name
+    if place.is_dir():
+        return _run_folder(place, name) or FoundRun(name, str(place))
+    return FoundRun(name, str(place), files=(place,) if place.is_file() else ())
+
+
+def _notes_of_log(log: Path) -> list[str]:
+    """What was pulled in each change of a log, and what it brought."""
+    return [
+        f"{one.new}, {one.kernel}: pulled {one.pulled} ({one.said}); it brought {one.brought}"
+        for one in logged_changes(log)
+    ]
 
 
 def _below(folder: Path, root: Path, deep: int) -> Iterator[FoundRun]:

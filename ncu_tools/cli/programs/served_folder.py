@@ -37,6 +37,17 @@ class ServedFolder:
             self._require_no_way_out(found, name)
         return found
 
+    def holds(self, name: str) -> bool:
+        """True for a name from the root that does not lead out of it, whether or not it exists."""
+        return "\0" not in name and "://" not in name and self._holds((self.root / name).resolve())
+
+    def new_file(self, path: Path) -> Path:
+        """The absolute path of a file below the root, which need not exist yet. Raises `WrongUsage` for any other."""
+        found = path.resolve()
+        if self.root not in found.parents:
+            raise WrongUsage(f"{path} is not below {self.root}.", advice="Name a file in the folder of --root.")
+        return found
+
     def name_of(self, path: Path) -> str:
         """A path below the root, in the form that the tools accept."""
         return os.fspath(path.relative_to(self.root)) or "."

@@ -22,6 +22,7 @@ from ncu_launch.profilers.subprocesses import OWN_PYTHON
 from ncu_launch.version import VERSION
 from ncu_parsers.sources import memory
 
+from ncu_tools.advice.history import is_log, logged_changes
 from ncu_tools.cli.programs.bounded_answer import bounded, bounded_text
 from ncu_tools.cli.programs.served_folder import ServedFolder
 
@@ -42,8 +43,9 @@ RUN_CODE = "from ncu_tools.cli import program; program()"
 class Commands:
     """Runs commands of ncu-bench on files of the served folder."""
 
-    def __init__(self, folder: ServedFolder) -> None:
+    def __init__(self, folder: ServedFolder, log: Path | None = None) -> None:
         self.folder = folder
+        self.log = log
         self._room = asyncio.Semaphore(AT_ONCE)
 
     def path(self, name: str) -> str:
@@ -52,6 +54,22 @@ class Commands:
             return os.fspath(self.folder.path_of(name))
         except NcuBenchError as error:
             raise ToolError(error.paragraph) from error
+
+    def path_of_history(self, name: str) -> str:
+        """As `path`, and of a log also each run that it names, since somebody else may have written the log."""
+        found = self.path(name)
+        if is_log(Path(found)):
+            try:
+                named = {one for change in logged_changes(Path(found)) for one in (change.base, change.new)}
+            except NcuBenchError as error:
+                raise ToolError(error.paragraph) from error
+            for one in named:
+                for place in (one, os.fspath(Path(name).parent / one)):
+                    if not self.folder.holds(place):
+                        raise ToolError(f"{name!r} names a run outside the root of this server: {one!r}.")
+                    if (self.folder.root / place).exists():
+                        self.path(place)
+        return found
 
     async def output(self, *words: str, programs: bool = False) -> str:
         """The standard output of a command. Raises `ToolError` with its message if it fails.
@@ -100,10 +118,10 @@ def _message(out: bytes, err: bytes) -> str:
         return next((line for line in reversed(lines) if line.startswith("Error: ")), "\n".join(lines[-3:]))
 
 
-def server_of(folder: ServedFolder, *, allow_profile: bool = False) -> MCPServer[Any]:
-    """The server with its tools; with `allow_profile` also the tool that runs programs."""
+def server_of(folder: ServedFolder, *, allow_profile: bool = False, log: Path | None = None) -> MCPServer[Any]:
+    """The server with its tools; with `allow_profile` also the tool that runs programs. `log` keeps changes."""
     server: MCPServer[Any] = MCPServer("ncu-bench", instructions=INSTRUCTIONS, version=VERSION, log_level="ERROR")
-    commands = Commands(folder)
+    commands = Commands(folder, log)
     tools: list[Callable[..., Any]] = [*_looking(commands), *_inside(commands), *_between(commands)]
     for tool in tools + ([_profile(commands)] if allow_profile else []):
         server.add_tool(tool)
@@ -181,11 +199,16 @@ def _inside(commands: Commands) -> Sequence[Callable[..., Any]]:
     ) -> dict[str, Any]:
         """What can be done about kernels: levers by the time they save, as intervals, with evidence and remedy.
 
-        With `against`, a later run: which lever was pulled, what it brought beside what was said, and what is next.
+        With `against`, a later run: which lever was pulled, what it brought beside what was said, and what is next. A
+        server with a log appends that to it, so that `history` of the log tells all changes. Tune in this loop: advise,
+        change one thing, profile, advise with `against`; stop when no lever's low end is worth the work.
         """
         options = ["--top", str(top), *([] if kernel_id is None else ["--id", kernel_id])]
-        options += [] if against is None else ["--against", commands.path(against)]
-        return await commands.answer(cursor, "advise", commands.path(run), options=options)
+        if against is None:
+            return await commands.answer(cursor, "advise", commands.path(run), options=options)
+        base, new = (commands.folder.name_of(Path(commands.path(name))) for name in (run, against))
+        options += [f"--against={new}", *([f"--log={commands.log}"] if commands.log is not None and not cursor else [])]
+        return await commands.answer(cursor, "advise", base, options=options)
 
     return kernel, source, advise
 
@@ -201,10 +224,11 @@ def _between(commands: Commands) -> Sequence[Callable[..., Any]]:
     async def history(folder: str, by: str = "kernel", kernel: str | None = None, cursor: int = 0) -> dict[str, Any]:
         """What changed over the runs in `folder`: when, by which commit, and whether code, method, machine or noise.
 
+        `folder` may be the log of `advise`: its notes say which lever was pulled and what it brought.
         A row per change; `by` is kernel, layer, category or step, `kernel` a regular expression for names.
         """
         options = ["--by", by, *([] if kernel is None else [f"--kernel={kernel}"])]
-        return await commands.answer(cursor, "history", commands.path(folder), options=options)
+        return await commands.answer(cursor, "history", commands.path_of_history(folder), options=options)
 
     async def query(run: str, sql: str, cursor: int = 0) -> dict[str, Any]:
         """Answer one SELECT in SQL (DuckDB) over the tables launches, kernels, rules and metrics of a run."""

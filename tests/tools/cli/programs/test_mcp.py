@@ -20,11 +20,13 @@ from mcp import Client, StdioServerParameters
 from mcp.server import MCPServer
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
 
+from ncu_tools.advice.history import HEAD, LoggedChange
 from ncu_tools.cli.programs.served_folder import ServedFolder
 from ncu_tools.cli.programs.served_tools import server_of
 from tests.conftest import SAMPLES
 from tests.support.called_here import called_here
 from tests.support.installed import needs_torch
+from tests.support.three_versions import write_versions
 
 pytestmark = pytest.mark.slow
 
@@ -200,3 +202,48 @@ def test_an_allowed_client_profiles_into_a_new_folder_below_the_root_and_nowhere
         assert "aten::" in (await answer(client, "digest", run="run"))["text"]
 
     ask_here(root, questions, allow_profile=True)
+
+
+def test_a_program_tunes_a_kernel_and_the_log_tells_all_of_it(tmp_path: Path, commands_run_here: None) -> None:
+    write_versions(tmp_path)
+
+    async def loop(client: Client) -> None:
+        advised = await answer(client, "advise", run="v1.csv", top=1)
+        assert advised["rows"][0]["lever"] == "pad-shared-memory"
+        first = await answer(client, "advise", run="v1.csv", against="v2.csv")
+        assert first["rows"][0]["lever"] == "pad-shared-memory"
+        await answer(client, "advise", run="v2.csv", against="v3.csv")
+        told = await answer(client, "history", folder="log.md")
+        assert told["head"]["runs"] == ["v1.csv", "v2.csv", "v3.csv"]
+        assert any("pulled pad-shared-memory" in note for note in told["notes"])
+
+    folder = ServedFolder(tmp_path)
+    ask(server_of(folder, log=folder.new_file(tmp_path / "log.md")), loop)
+    assert (tmp_path / "log.md").read_text("utf-8").count("| v1.csv | v2.csv |") == 1
+
+
+def test_without_a_log_nothing_is_written(tmp_path: Path, commands_run_here: None) -> None:
+    write_versions(tmp_path)
+    ask_here(tmp_path, lambda client: answer(client, "advise", run="v1.csv", against="v2.csv"))
+    assert {one.name for one in tmp_path.iterdir()} == {"v1.csv", "v2.csv", "v3.csv"}
+
+
+@pytest.mark.parametrize(
+    "named", ["/etc/passwd", "../outside.csv", "sub/../../outside.csv", "link.csv", "s3://bucket/run"]
+)
+def test_a_log_leads_out_of_the_root_no_more_than_a_name_does(
+    tmp_path: Path, named: str, commands_run_here: None
+) -> None:
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    (tmp_path / "outside.csv").touch()
+    (root / "sub" / "link.csv").symlink_to(tmp_path / "outside.csv")
+    change = LoggedChange("now", named, "v2.csv", "gemm", "coalesce", "said", "brought", "next")
+    (root / "sub" / "log.md").write_text("\n".join([*HEAD, change.line]) + "\n", "utf-8")
+    assert "outside the root" in ask_here(root, lambda client: error(client, "history", folder="sub/log.md"))
+
+
+def test_the_log_lies_below_the_root(tmp_path: Path) -> None:
+    done = called_here("mcp", "--root", ".", "--log", "../log.md", cwd=tmp_path)
+    assert done.code == 2
+    assert "is not below" in done.err
