@@ -14,8 +14,9 @@ import pyarrow as pa
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.metric_forms import with_every_form
 
-from ncu_tools.advice.advise import KernelAdvice, advice_on
+from ncu_tools.advice.advise import KernelAdvice, advice_on, doubts_of
 from ncu_tools.advice.situation.code_facts import CodeFacts, facts_of_instructions, facts_of_opcodes
+from ncu_tools.advice.situation.contradictions import metrics_of_contradictions
 from ncu_tools.advice.situation.measured import COLUMNS, MeasuredKernel, measured_kernels, quantities
 from ncu_tools.advice.situation.utilisation import metrics_of_resources
 from ncu_tools.kernels.diagnosis.rule_texts import RULES
@@ -92,16 +93,17 @@ def heaviest_kernels(run: Run, group: str) -> HeaviestKernels:
 def lever_columns() -> frozenset[str]:
     """The columns of launches that levers can depend on, metrics in every form in which a report may have them."""
     metrics = {metric for told in quantities().values() for metric in told["metrics"]}
-    known = with_every_form(metrics | metrics_of_resources() | diagnosis_metrics())
+    known = with_every_form(metrics | metrics_of_resources() | diagnosis_metrics()) | metrics_of_contradictions()
     return known.union(COLUMNS, OPCODES, PER_INSTRUCTION, {RULES, "source", "failed", "invocations", "grid", "block"})
 
 
 def without_advice(kernels: Sequence[Hotspot], found: Mapping[str, KernelAdvice]) -> list[str]:
-    """Notes on the rows without advice, by reason."""
+    """Notes on the rows without advice, by reason, and on counters that contradict each other or cannot be."""
     silent = [one for one in kernels if one.key not in found]
     failed = sum(not one.launches for one in silent)
     reasons = {
         "all of their launches failed": failed,
         "their launches have no counters of ncu, which is what levers follow from": len(silent) - failed,
     }
-    return [f"no levers of {counted(many, 'kernel', 'kernels')}: {why}" for why, many in reasons.items() if many]
+    notes = [f"no levers of {counted(many, 'kernel', 'kernels')}: {why}" for why, many in reasons.items() if many]
+    return [*notes, *doubts_of([one.kernel for one in found.values()])]

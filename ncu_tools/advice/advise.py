@@ -51,6 +51,8 @@ class LeverAdvice:
     pulled: Pulled
     known: str
     limits_next: str
+    is_doubtful: bool = False
+    """True if counters of the kernel contradict each other."""
 
     @property
     def title(self) -> str:
@@ -83,8 +85,8 @@ class LeverAdvice:
 
     @property
     def confidence(self) -> Confidence | None:
-        """How often such intervals held; None for a lever that no known history pulled."""
-        return confidence(self.known) if is_calibrated(self.lever) else None
+        """How often such intervals held; None if no known history pulled the lever, or if counters are doubtful."""
+        return confidence(self.known) if is_calibrated(self.lever) and not self.is_doubtful else None
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,17 @@ def advise(launches: pa.Table, instructions: pa.Table | None = None) -> Advice:
     code = code_of(launches, instructions)
     kernels = measured_kernels(launches)
     found = [advice_on(kernel, code.get(kernel.name)) for kernel in kernels]
-    return Advice(found, sum(kernel.total_ns for kernel in kernels))
+    return Advice(found, sum(kernel.total_ns for kernel in kernels), doubts_of(kernels))
+
+
+MOST_DOUBTS = 5
+
+
+def doubts_of(kernels: Sequence[MeasuredKernel]) -> list[str]:
+    """Notes on counters that contradict each other or cannot be, of the first kernels that have such."""
+    found = [f"{kernel.name[:60]}: {doubt}; confidence is not known" for kernel in kernels for doubt in kernel.doubts]
+    more = len(found) - MOST_DOUBTS
+    return found[:MOST_DOUBTS] + ([f"{more} more counters contradict others or cannot be"] if more > 0 else [])
 
 
 def advice_on(kernel: MeasuredKernel, code: CodeFacts | None = None) -> KernelAdvice:
@@ -172,7 +184,8 @@ def _judged(situation: Situation, name: str, known: str) -> LeverAdvice | None:
         return None
     model = saving(situation.kernel, pulled.effect)
     saves = widened(model, known, brings_nothing=bool(pulled.nothing)) if is_calibrated(name) else _held(model)
-    return LeverAdvice(name, saves, pulled, known, next_limit(situation.kernel, pulled.effect))
+    kernel = situation.kernel
+    return LeverAdvice(name, saves, pulled, known, next_limit(kernel, pulled.effect), bool(kernel.doubts))
 
 
 def is_calibrated(name: str) -> bool:

@@ -11,6 +11,7 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.metric_forms import MetricsInAnyForm
 from ncu_parsers.schema.tables import Floats
 
+from ncu_tools.advice.situation.largest_values import largest_of
 from ncu_tools.ceilings.launch_devices import device_titles
 
 SIZES_APART, TIMES_APART = 1.1, 1.6
@@ -46,17 +47,30 @@ def _split(groups: Groups, values: Floats, apart: float) -> Groups:
 
 
 class KernelMeans:
-    """KernelMeans of metrics by group, weighted by the time of the launches that have them; NaN where none has."""
+    """Means of metrics by group, weighted by the time of the launches that have them; NaN where none has.
+
+    Values that cannot be are left out; `impossible` has the largest one of each group (0 for none) by metric.
+    """
 
     def __init__(self, launches: pa.Table, groups: Groups) -> None:
         self.table, self.groups, self.count = launches, groups, int(groups.max()) + 1
         self.metrics = MetricsInAnyForm(launches)
         self.launches = tables.launch_counts(launches)
         self.times = tables.floats(launches, "duration_ns") * self.launches
+        self.impossible: dict[str, Floats] = {}
 
     def of(self, metric: str) -> Floats:
         """A metric, in any form that the report has it."""
-        return self.mean(self.metrics.floats(metric)) if self.metrics.behind(metric) else tables.unknown(self.count)
+        if not self.metrics.behind(metric):
+            return tables.unknown(self.count)
+        values = self.metrics.floats(metric)
+        with np.errstate(invalid="ignore"):
+            is_too_large = values > largest_of(metric)
+        if is_too_large.any():
+            found = self.impossible.setdefault(metric, np.zeros(self.count))
+            np.maximum.at(found, self.groups[is_too_large], values[is_too_large])
+            values = np.where(is_too_large, np.nan, values)
+        return self.mean(values)
 
     def column(self, name: str) -> Floats:
         """A column of the contract."""

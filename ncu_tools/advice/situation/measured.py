@@ -14,6 +14,8 @@ from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
+from ncu_tools.advice.situation.contradictions import contradictions
+from ncu_tools.advice.situation.largest_values import ROUNDING, largest_of
 from ncu_tools.advice.situation.means import Groups, KernelMeans, grouped
 from ncu_tools.advice.situation.utilisation import Sources, busy_shares, stall_shares
 from ncu_tools.kernels.diagnosis.rule_texts import printed_numbers, rule_behind
@@ -27,7 +29,8 @@ class MeasuredKernel:
     `numbers` are quantities by name, `busy` the share of the time that a resource is busy on the SMs that have work
     (0 to 1), `stalls` the share of a warp's time by reason. What was not collected is missing from all three.
     `metrics` are those that a quantity, a resource or "stalls" comes from. `row` is the number of the row that its
-    launches are of, where these were told apart by rows.
+    launches are of, where these were told apart by rows. `doubts` say which counters contradict each other, or cannot
+    be and were not used.
     """
 
     name: str
@@ -42,6 +45,7 @@ class MeasuredKernel:
     stalls: dict[str, float] = field(default_factory=dict)
     metrics: Sources = field(default_factory=dict)
     row: int = 0
+    doubts: list[str] = field(default_factory=list)
 
     @property
     def total_ns(self) -> float:
@@ -118,6 +122,19 @@ def _fill(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
     for place, kernel in enumerate(kernels):
         kernel.numbers, kernel.busy, kernel.stalls = (_known(found, place) for found in (numbers, busy, stalls))
         kernel.metrics = {**sources, **of_resources, "stalls": of_stalls}
+    _add_doubts(means, kernels)
+
+
+def _add_doubts(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
+    """Say of each kernel which values cannot be, and which counters of its launches contradict each other."""
+    for metric, largest in means.impossible.items():
+        for place in np.flatnonzero(largest).tolist():
+            limit = largest_of(metric) / (1 + ROUNDING)
+            kernels[place].doubts.append(f"{metric} is {largest[place]:.5g}, and {limit:g} at most: it was not used")
+    for one in contradictions(means.table):
+        launches = np.flatnonzero(one.launches)
+        for place, first in zip(*np.unique(means.groups[launches], return_index=True), strict=True):
+            kernels[place].doubts.append(one.told(int(launches[first])))
 
 
 def _known(found: Mapping[str, Floats], place: int) -> dict[str, float]:
