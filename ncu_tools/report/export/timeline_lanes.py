@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.timeline.call_kinds import kind_of_call
 from ncu_tools.timeline.gaps import CAUSES
 from ncu_tools.timeline.levers.step_advice import step_advice
+from ncu_tools.timeline.range_depths import rows_of_threads
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 NS_PER_US = 1000
@@ -199,7 +199,7 @@ def _host_events(found: Timeline) -> Iterator[Event]:
     for table, beside, what in ((ranges, 0, "ranges"), (calls, CALLS_BESIDE, "API calls")):
         threads = list(map(_short, table.thread.tolist()))
         owners = list(zip(table.process.tolist(), threads, strict=True))
-        depths = _nesting(owners, table.start.tolist(), table.end.tolist())
+        depths = rows_of_threads(owners, table.start.tolist(), table.end.tolist())
         for (process, thread), depth in sorted(set(zip(owners, depths, strict=True))):
             further = f" ({depth + 1})" if depth else ""
             yield _lane(process, thread + beside + depth * FURTHER, f"thread {thread}: {what}{further}")
@@ -210,28 +210,6 @@ def _host_events(found: Timeline) -> Iterator[Event]:
             kind = kind_of_call(name) if is_call else "range"
             lane = thread + beside + depth * FURTHER
             yield _slice(found, process, lane, name, kind, start, int(table.end[row]) - start, args)
-
-
-def _nesting(owners: Sequence[tuple[int, int]], starts: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """The first lane of its thread in which each slice follows or nests in the others, from 0 on.
-
-    Slices are ordered by start, the longer first. A viewer drops slices that only overlap.
-    """
-    lanes: dict[tuple[int, int], list[list[int]]] = {}
-    found = []
-    for owner, start, end in zip(owners, starts, ends, strict=True):
-        for depth in count():
-            own = lanes.setdefault(owner, [])
-            if depth == len(own):
-                own.append([])
-            around = own[depth]
-            while around and around[-1] <= start:
-                around.pop()
-            if not around or around[-1] >= end:
-                around.append(end)
-                found.append(depth)
-                break
-    return found
 
 
 def _short(thread: int) -> int:

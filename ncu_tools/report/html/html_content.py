@@ -37,7 +37,8 @@ from ncu_tools.model.layers.layers import layers
 from ncu_tools.numbers.number_format import more_kernels, percent, plural, scaled, shortened
 from ncu_tools.report.first_sentences import first_kernel
 from ncu_tools.report.html.expected_content import PAGE_COLUMNS, expected_rows
-from ncu_tools.report.html.html_page import embedded, room_beside
+from ncu_tools.report.html.fine_lanes import FineLanes
+from ncu_tools.report.html.html_page import FINE_PARTS, PAGE_LETTERS, embedded, room_beside
 from ncu_tools.report.html.page_columns import (
     CEILING_COLUMNS,
     KERNEL_COLUMNS,
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 
 KERNELS_SHOWN, LETTERS_SHOWN, LETTERS_OF_ROWS = 2_000, 800_000, 1_400_000
 """Most kernels of all runs on a page, and most characters of their names and rows, to keep it small and fast."""
+FINE_LETTERS = 600_000
+"""Most characters of the parts of lanes that a page decodes as one zooms in."""
 
 
 NO_BOUND = "not known"
@@ -173,11 +176,17 @@ def content(
         plain["groups"] = _plain(groups_of_runs(of_runs))
         room = room_beside(plain, PAIRS_LETTERS)
         plain["pairs"] = pairs_content(of_runs, group, result.time_title, of_kernels, room)
-    plain |= _plain(_timelines(runs, of_kernels, plain))
+    fine = FineLanes()
+    plain |= _plain(_timelines(runs, of_kernels, plain, fine))
     if parts := parts_content(known, rows, room_beside(plain, PARTS_LETTERS)):
         plain["parts"] = _plain(parts)
     plain |= _plain(_inside(runs, labels, rows, group, plain))
-    return {**plain, "meanings": meanings_in(plain)}
+    plain["meanings"] = meanings_in(plain)
+    if "timeline" in plain:
+        plain[FINE_PARTS] = fine.add_to(
+            plain["timeline"], max(min(FINE_LETTERS, PAGE_LETTERS - len(embedded(plain))), 0)
+        )
+    return plain
 
 
 def _labels(names: Sequence[str]) -> dict[str, str]:
@@ -315,7 +324,9 @@ def _inside(
     return {"inside": found.as_values()} if found.kernels else {}
 
 
-def _timelines(runs: Sequence[ReportedRun], names: Mapping[str, str], rest: dict[str, Any]) -> dict[str, Any]:
+def _timelines(
+    runs: Sequence[ReportedRun], names: Mapping[str, str], rest: dict[str, Any], fine: FineLanes
+) -> dict[str, Any]:
     """The timelines of runs by run index, as "timeline", and "levers" on their steps; {} if no run has one.
 
     Kernels are called by `names`.
@@ -328,7 +339,7 @@ def _timelines(runs: Sequence[ReportedRun], names: Mapping[str, str], rest: dict
 
     levers = levers_content(known)
     room = room_beside({**rest, **_plain(levers)}, LANES_LETTERS)
-    found: dict[str, Any] = {"timeline": timeline_content(known, room, names)}
+    found: dict[str, Any] = {"timeline": timeline_content(known, room, names, fine)}
     return {**found, **({"levers": levers} if levers else {})}
 
 

@@ -30,6 +30,10 @@ OPTIONAL = {
 }
 """Script and style for optional page content; the scripts come right before the last one, which uses them."""
 
+FINE_PARTS = "fine_parts"
+"""Content in elements of its own, as texts of gzip in base64, which the page decodes as it needs them."""
+PART = '<script type="text/plain" id="part-{}">{}</script>\n'
+
 PAGE_LETTERS, LEAST_LETTERS = 1_500_000, 20_000
 """Characters of JSON with which a page is under 2 MB, and the minimum that a part of the page may take."""
 
@@ -50,8 +54,8 @@ def page(content: dict[str, Any]) -> str:
         "policy": _policy(scripts, styles),
         "styles": f"<style>{styles}</style>",
         "licence": asset(LICENCE),
-        "content": embedded(content),
-        "parts": "",
+        "content": embedded({name: one for name, one in content.items() if name != FINE_PARTS}),
+        "parts": "".join(PART.format(number, text) for number, text in enumerate(content.get(FINE_PARTS, ()))),
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
     return _PLACES.sub(lambda place: parts[place[1]], asset(TEMPLATE))

@@ -28,17 +28,18 @@ def levers_content(timelines: Mapping[int, Timeline]) -> dict[str, Any]:
         activity = one.activity
         if activity.whole is None and len(activity.operations) <= MOST_OPERATIONS:
             try:
-                runs.append({"run": place, **_of_run(advice_on_recording(activity))})
+                runs.append({"run": place, **_of_run(advice_on_recording(activity), one.origin_ns)})
             except NcuBenchError:  # its timeline is shown nevertheless
                 continue
     return {"kinds": list(PATH_KINDS), "runs": runs} if runs else {}
 
 
-def _of_run(found: StepAdvice) -> dict[str, Any]:
+def _of_run(found: StepAdvice, origin_ns: int) -> dict[str, Any]:
     lanes, left_out = _lanes(found)
     return {
         "step": found.step, "steps": found.steps, "step_ns": found.step_ns, "length_ns": found.path.length_ns,
         "gpu_alone_ns": found.gpu_alone_ns, "host_alone_ns": found.host_alone_ns, "path": path_rows(found),
+        "origin_ns": found.situation.graph.origin - origin_ns,
         "lanes": lanes, "left_out": left_out, "levers": lever_rows(found)[:MOST_LEVERS], "notes": found.notes,
     }  # fmt: skip
 

@@ -18,6 +18,8 @@ import numpy.typing as npt
 from ncu_parsers.timelines.activity.activity import MISSING, GpuOperations
 from ncu_parsers.timelines.activity.samples import sampled_columns, title_of_sampled
 
+from ncu_tools.kernels.names.categories import CATEGORIES, category_of
+from ncu_tools.report.html.host_lanes import LanesOfThread, host_lanes
 from ncu_tools.report.html.lane_boxes import LaneBox, LanePieces
 from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, gaps_within, longest_gaps
 from ncu_tools.timeline.intervals import IntervalSet
@@ -25,11 +27,19 @@ from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.steps import GpuWork, TimelineStep
 from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, Timeline
 
-KERNELS, COMMUNICATES, COPIES, HIDDEN_COMMUNICATION, HIDDEN_COPIES, SAMPLED = range(6)
-KINDS = ("kernels", "communication", "copies", "hidden communication", "hidden copies", "sampled", *CAUSES)
-"""Kinds of boxes: work of a GPU, sampled metrics, or causes of idle time. Hidden communication runs while a kernel
-computes, hidden copies run while anything else does."""
-FIRST_CAUSE = 6
+COMMUNICATES, COPIES, HIDDEN_COMMUNICATION, HIDDEN_COPIES, SAMPLED, FIRST_CAUSE = range(6)
+OF_KERNELS = tuple(f"{one} kernels" for one in CATEGORIES)
+OF_HOST = ("range", "operator", "API call")
+KINDS = (
+    "communication", "copies", "hidden communication", "hidden copies", "sampled", *CAUSES, *OF_KERNELS,
+    *OF_HOST,
+)  # fmt: skip
+"""Kinds of boxes: work of a GPU, sampled metrics, causes of idle time, categories of kernels, what a host thread did.
+
+Hidden communication runs while a kernel computes, hidden copies run while anything else does.
+"""
+FIRST_CATEGORY = FIRST_CAUSE + len(CAUSES)
+FIRST_OF_HOST = FIRST_CATEGORY + len(OF_KERNELS)
 
 GAPS, LONGEST_GAPS = "gaps", "longest gaps"
 NO_NAME = -1
@@ -125,19 +135,33 @@ def _rank(step: TimelineStep) -> tuple[bool, int]:
 
 
 class LanesOfTimeline:
-    """The lanes of any step of a timeline."""
+    """The lanes of any step of a timeline; those of a step that was asked for are kept, as are the steps."""
 
     def __init__(self, found: Timeline) -> None:
         self._found = found
         self._threads = ThreadsOfCalls(found.activity, launching_calls(found.activity))
+        self._gpus: dict[int, list[LanesOfGpu]] = {}
+        self._hosts: dict[int, list[LanesOfThread]] = {}
+        names = found.activity.operations.names
+        self._categories = np.array([CATEGORIES.index(category_of(name)) for name in names], np.int64)
         self._operations = {id(gpu): found.activity.operations.at(gpu.rows) for gpu in found.gpus}
 
     def gpus(self, shown: StepOfTimeline) -> list[LanesOfGpu]:
         """The lanes of the GPUs that ran the step, then of other GPUs known at that time; `MOST_GPUS` at most."""
         first = [shown.gpu, *(gpu for gpu, _ in shown.others)]
         others = [gpu for gpu in self._found.gpus if not any(gpu is one for one in first)]
-        found = (self._of(gpu, *shown.window) for gpu in (*first, *others))
-        return list(islice((one for one in found if one.lanes), MOST_GPUS))
+        if id(shown) not in self._gpus:
+            found = (self._of(gpu, *shown.window) for gpu in (*first, *others))
+            self._gpus[id(shown)] = list(islice((one for one in found if one.lanes), MOST_GPUS))
+        return self._gpus[id(shown)]
+
+    def hosts(self, shown: StepOfTimeline) -> list[LanesOfThread]:
+        """The lanes of the busiest host threads of the processes whose GPUs ran the step."""
+        processes = [gpu.process for gpu in (shown.gpu, *(gpu for gpu, _ in shown.others))]
+        kinds = (FIRST_OF_HOST, FIRST_OF_HOST + 1, FIRST_OF_HOST + 2)
+        if id(shown) not in self._hosts:
+            self._hosts[id(shown)] = host_lanes(self._found.activity, processes, *shown.window, kinds)
+        return self._hosts[id(shown)]
 
     def _of(self, gpu: GpuTimeline, start: int, end: int) -> LanesOfGpu:
         window = IntervalSet.between(start, end)
@@ -149,7 +173,8 @@ class LanesOfTimeline:
         work = GpuWork.of(operations)
         compute, communication, copies = (one & window for one in (work.compute, work.communication, work.copies))
         exposed_copies = work.exposed_copies & window
-        kind = np.where(work.computes, KERNELS, np.where(work.communicates, COMMUNICATES, COPIES))
+        kernels = FIRST_CATEGORY + self._categories[operations.name]
+        kind = np.where(work.computes, kernels, np.where(work.communicates, COMMUNICATES, COPIES))
         longest = self._longest(gpu, every, start, end)
         streams = _streams(operations, kind, start, end)
         causes = [(FIRST_CAUSE + number, gpu.gaps.causes[cause] & window) for number, cause in enumerate(CAUSES)]

@@ -9,18 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ncu_parsers.timelines.activity.activity import MISSING
+
 from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.columns.registry import column
+from ncu_tools.report.html.fine_lanes import FineLanes, TextOf, Texts
+from ncu_tools.report.html.host_lanes import HostLane, LanesOfThread
 from ncu_tools.report.html.html_page import embedded
-from ncu_tools.report.html.lane_boxes import LaneBox, boxes_of, resolution_of
+from ncu_tools.report.html.lane_boxes import LaneBox, LanePieces, boxes_of, resolution_of
 from ncu_tools.report.html.page_columns import SHOWN, WIDEST_NAME, table_of
 from ncu_tools.report.html.step_lanes import (
-    FIRST_CAUSE,
     KINDS,
     LONGEST_GAPS,
     NO_NAME,
+    NO_PIECES,
     LanesOfGpu,
     LanesOfTimeline,
     StepLane,
@@ -46,24 +50,24 @@ LONGEST_NAME, LONGEST_TITLE = 300, 80
 """Characters of a name and of its short form; longer ones are cut in the middle."""
 
 
-Texts = dict[tuple[str, str], int]
-"""Short and longer form of a name -> its index."""
-
-
 def timeline_content(
-    timelines: Mapping[int, Timeline], room: int, shown: Mapping[str, str] | None = None
+    timelines: Mapping[int, Timeline],
+    room: int,
+    shown: Mapping[str, str] | None = None,
+    fine: FineLanes | None = None,
 ) -> dict[str, Any]:
-    """The steps of timelines by run index, in `room` characters of JSON.
+    """The steps of timelines by run index, in `room` characters of JSON; `fine` gets the pieces of their lanes.
 
     Names are stored once in "texts", as they are `shown` on the page and in a longer form, and boxes hold their
     indices.
     """
     operations = (name for one in timelines.values() for name in one.activity.operations.names)
     shown = shown or names_shown(operations, width=WIDEST_NAME)
-    texts: Texts = {}
+    fine = fine or FineLanes()
+    texts = fine.texts
     steps, left_out, notes = list[dict[str, Any]](), list[str](), list[str]()
     for place, found in timelines.items():
-        made, more = _steps(found, shown, texts, room // len(timelines))
+        made, more = _steps(found, shown, texts, room // len(timelines), fine)
         of_run = f"{found.name}: " if len(timelines) > 1 else ""
         steps += [{"run": place, **one} for one in made]
         left_out += [of_run + one for one in more]
@@ -78,14 +82,12 @@ def timeline_content(
 
 
 def _part_of(kind: int) -> str | None:
-    """The part of the verdict that a cause of gaps belongs to, None for work of a GPU."""
-    return (
-        next((part for part, causes in PARTS.items() if KINDS[kind] in causes), None) if kind >= FIRST_CAUSE else None
-    )
+    """The part of the verdict that a cause of gaps belongs to, None for work."""
+    return next((part for part, causes in PARTS.items() if KINDS[kind] in causes), None)
 
 
 def _steps(
-    found: Timeline, names: Mapping[str, str], texts: Texts, room: int
+    found: Timeline, names: Mapping[str, str], texts: Texts, room: int, fine: FineLanes
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The steps that fit in `room`, and omissions. The whole recording gets room before the second step, but is
     last."""
@@ -103,7 +105,9 @@ def _steps(
         texts.update(more)
         room -= letters
         made[id(one)] = drawn
-    shown = [made[id(one)] for one in (*steps, *wholes) if id(one) in made]
+    drawn_steps = [one for one in (*steps, *wholes) if id(one) in made]
+    fine.steps += [_pieces(found, lanes, one, names, texts) for one in drawn_steps]
+    shown = [made[id(one)] for one in drawn_steps]
     left_out = []
     rest = [one for one in steps if id(one) not in made]
     if rest:
@@ -152,8 +156,9 @@ def _step(
 ) -> dict[str, Any]:
     """A step with at most `most` boxes."""
     start, end = shown.window
-    gpus = lanes.gpus(shown)
-    pieces = [lane.pieces for of_gpu in gpus for lane in of_gpu.lanes]
+    gpus, hosts = lanes.gpus(shown), lanes.hosts(shown)
+    pieces = [lane.pieces for host in hosts for lane in host.lanes]
+    pieces += [lane.pieces for gpu in gpus for lane in gpu.lanes]
     resolution = resolution_of(pieces, end - start, most)
     names = [(short[name], name) for name in found.activity.operations.names]
     return {
@@ -166,10 +171,25 @@ def _step(
         "verdicts": _verdicts(shown),
         "numbers": _numbers(found, shown),
         "longest": _longest(gpus[0].longest, start, short),
+        "hosts": [_host(thread, resolution, texts) for thread in hosts],
         "gpus": [_gpu(of_gpu, shown.step.name, resolution, names, texts) for of_gpu in gpus],
         "resolution_ns": resolution,
         "left_out": _gpus_left_out(found, gpus),
     }
+
+
+def _pieces(
+    found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, short: Mapping[str, str], texts: Texts
+) -> list[tuple[LanePieces, TextOf]]:
+    """The pieces of a step's lanes in their order on the page; none of a lane that merges none."""
+    names = [(short[name], name) for name in found.activity.operations.names]
+    hosts = [(lane.pieces, _text_of(_twice(lane.names), texts)) for host in lanes.hosts(shown) for lane in host.lanes]
+    on_gpus = [
+        (NO_PIECES if lane.title == LONGEST_GAPS else lane.pieces, _text_of(names.__getitem__, texts))
+        for gpu in lanes.gpus(shown)
+        for lane in gpu.lanes
+    ]
+    return [*hosts, *on_gpus]
 
 
 def _gpus_left_out(found: Timeline, gpus: Sequence[LanesOfGpu]) -> str | None:
@@ -235,21 +255,48 @@ def _gpu(
     return {"title": gpu_title(of_gpu.gpu), "lanes": lanes, "left_out": left_out}
 
 
+def _host(thread: LanesOfThread, resolution: int, texts: Texts) -> dict[str, Any]:
+    lanes = [_lane(lane, resolution, _twice(lane.names), texts) for lane in thread.lanes]
+    return {"title": host_title(thread), "lanes": lanes, "left_out": thread.left_out}
+
+
+def _twice(names: Sequence[str]) -> Callable[[int], tuple[str, str]]:
+    """Short and longer form of the names of a thread's ranges, which are the same."""
+    return lambda number: (names[number], names[number])
+
+
+def host_title(thread: LanesOfThread) -> str:
+    """A thread's title among others; nsys puts machine and process before a thread's number."""
+    process, number = thread.owner
+    own = number & 0xFFFFFF if number >= 1 << 24 else number
+    return f"thread {own}" if process in (own, MISSING) else f"thread {own} of process {process}"
+
+
 def gpu_title(gpu: GpuTimeline) -> str:
     """A GPU's title among others: its number, process and name."""
     of_process = "" if gpu.process is None else f" of process {gpu.process}"
     return f"{gpu.title}{of_process}{f': {gpu.name}' if gpu.name else ''}"
 
 
-def _lane(lane: StepLane, resolution: int, name_of: Callable[[int], tuple[str, str]], texts: Texts) -> dict[str, Any]:
+def _lane(
+    lane: StepLane | HostLane, resolution: int, name_of: Callable[[int], tuple[str, str]], texts: Texts
+) -> dict[str, Any]:
+    text_of = _text_of(name_of, texts)
+    drawn = lane.boxes if isinstance(lane, StepLane) and lane.boxes else boxes_of(lane.pieces, resolution)
+    boxes = [_box(box, text_of) for box in drawn]
+    return {"title": lane.title, "total_ns": lane.total, "boxes": boxes}
+
+
+def _text_of(name_of: Callable[[int], tuple[str, str]], texts: Texts) -> TextOf:
+    """The index among `texts` of the name with a number; names are added as they are asked for."""
+
     def text_of(number: int) -> int:
         if number == NO_NAME:
             return NO_NAME
         title, name = name_of(number)
         return texts.setdefault((_cut(title, LONGEST_TITLE), _cut(name)), len(texts))
 
-    boxes = [_box(box, text_of) for box in lane.boxes or boxes_of(lane.pieces, resolution)]
-    return {"title": lane.title, "total_ns": lane.total, "boxes": boxes}
+    return text_of
 
 
 def _host_was_in(gap: LongGap, step: str) -> str:

@@ -17,8 +17,9 @@ from ncu_tools.report.html import timeline_content as module
 from ncu_tools.report.html.html_page import embedded
 from ncu_tools.report.html.lane_boxes import LanePieces, boxes_of, resolution_of
 from ncu_tools.report.html.step_lanes import (
+    FIRST_CATEGORY,
     FIRST_CAUSE,
-    KERNELS,
+    FIRST_OF_HOST,
     KINDS,
     LONGEST_GAPS,
     LanesOfGpu,
@@ -101,17 +102,17 @@ def assert_sums_are_the_steps(found: Timeline, shown: StepOfTimeline) -> None:
     assert sum(copies.values()) == step.copies_ns
     streams = [lane.pieces for lane in of_gpu.lanes if lane.title.startswith("stream")]
     if not of_gpu.more_streams:
-        assert union(streams, KERNELS) == step.compute_ns
+        assert union(streams, range(FIRST_CATEGORY, FIRST_OF_HOST)) == step.compute_ns
         assert union(streams) == step.busy_ns
 
 
-def union(lanes: list[LanePieces], kind: int | None = None) -> int:
+def union(lanes: list[LanePieces], kinds: range | None = None) -> int:
     """The ns in which a piece of any lane ran, counted by edges."""
     edges = [
         edge
         for lane in lanes
         for start, end, its in zip(lane.start.tolist(), lane.end.tolist(), lane.kind.tolist(), strict=True)
-        if kind is None or its == kind
+        if kinds is None or its in kinds
         for edge in ((start, 1), (end, -1))
     ]
     total = depth = last = 0
@@ -273,7 +274,8 @@ class TestTheContent:
         found = timeline(recording([Operation(0, 100), Operation(60, 160), Operation(60, 90)]))
         (step,) = timeline_content({0: found}, LANES_LETTERS)["steps"]
         (stream,) = [lane for lane in step["gpus"][0]["lanes"] if lane["title"] == "stream 7"]
-        assert stream["boxes"] == [[0, 100, 0, 0], [60, 100, 1, 0, 60, 0], [60, 30, 1, 0, 0, 0]]
+        other = KINDS.index("GEMM kernels")
+        assert stream["boxes"] == [[0, 100, other, 0], [60, 100, 1, other, 60, 0], [60, 30, 1, other, 0, 0]]
         assert stream["total_ns"] == 160
 
     def test_leaves_out_gpus_of_which_nothing_is_known_meanwhile(self) -> None:
@@ -299,7 +301,8 @@ class TestTheContent:
         found = timeline(recording(operations, [Call(-20, -15, correlation=1), Call(-10, -5, correlation=2)]))
         made = timeline_content({0: found}, LANES_LETTERS)
         assert ["dependency", "dependency"] in [list(text) for text in made["texts"]]
-        assert not any("cudaLaunchKernel" in title for title, _ in made["texts"])
+        (longest,) = [lane for lane in made["steps"][0]["gpus"][0]["lanes"] if lane["title"] == LONGEST_GAPS]
+        assert [made["texts"][box[3]][0] for box in longest["boxes"]] == ["launch", "dependency"]
 
     @pytest.mark.parametrize(
         ("gap", "said"),
@@ -361,8 +364,8 @@ class TestTheContent:
 
     def test_names_a_cause_by_the_part_of_the_verdict(self) -> None:
         kinds = timeline_content({0: two_steps()}, LANES_LETTERS)["kinds"]
-        assert [kind["part"] for kind in kinds[:FIRST_CAUSE]] == [None] * FIRST_CAUSE
-        assert {kind["part"] for kind in kinds[FIRST_CAUSE:]} == {"launch", "host", "unknown"}
+        assert {kind["part"] for kind in (*kinds[:FIRST_CAUSE], *kinds[FIRST_CATEGORY:])} == {None}
+        assert {kind["part"] for kind in kinds[FIRST_CAUSE:FIRST_CATEGORY]} == {"launch", "host", "unknown"}
 
     def test_of_several_runs_says_of_which_each_step_is(self) -> None:
         made = timeline_content({0: two_steps(), 2: two_steps()}, LANES_LETTERS)

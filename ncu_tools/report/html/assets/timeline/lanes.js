@@ -1,6 +1,6 @@
 "use strict";
-// Where the time of a step goes, as lanes over time: gaps, communication, copies and streams of each GPU, and what the
-// host did in the longest gaps. Only in pages of timelines.
+// Where the time of a step goes, as lanes over time: ranges, operators and calls of host threads; gaps, communication,
+// copies and streams of each GPU, and what the host did in the longest gaps. Only in pages of timelines.
 
 // Pixels; labels are narrow where a window is.
 const LANES = { label: 172, narrow: 104, right: 14, axis: 34, heading: 24, lane: 20, between: 4 };
@@ -8,6 +8,9 @@ const WORDS = { least: 40, perLetter: 6.1 };
 const CLOSEST_NS = 100;
 const MOST_DRAWN = 2000;
 const LONGEST_GAPS = "longest gaps";
+const PATH_LANE = "waits for";
+// Parts of the page with short pieces that are decoded at a time.
+const MOST_PARTS = 4;
 // Which part of the letters that are left of a name stands before the cut: the first with which no other name reads alike.
 const BEFORE_THE_CUT = [0.5, 0.3, 0.7, 0, 1];
 
@@ -23,6 +26,30 @@ function laneBox([start, length, third, ...rest]) {
   if (rest.length === 1) return { start, end, count: 1, text: rest[0], times: [[third, length]] };
   const text = rest.length % 2 ? rest.pop() : null;
   return { start, end, count: third, text, times: d3.pairs(rest).filter((pair, place) => place % 2 === 0) };
+}
+
+// The pieces of a part of the page as boxes by lane; it is decoded once.
+const decoded = new Map();
+function partOf(number) {
+  if (!decoded.has(number)) decoded.set(number, decode(document.getElementById(`part-${number}`).textContent));
+  return decoded.get(number);
+}
+
+async function decode(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const columns = JSON.parse(await new Response(unpacked).text());
+  const lanes = new Map();
+  let start = 0;
+  columns.start.forEach((later, row) => {
+    start += later;
+    const length = columns.length[row];
+    const box = { start, end: start + length, count: 1, text: columns.text[row], times: [[columns.kind[row], length]] };
+    const lane = columns.lane[row];
+    if (!lanes.has(lane)) lanes.set(lane, []);
+    lanes.get(lane).push(box);
+  });
+  return lanes;
 }
 
 // Boxes shorter than `width` ns merged by the column of their middle, as lane_boxes.py merges pieces.
@@ -75,10 +102,12 @@ function cutApart(names) {
   };
 }
 
-function timelineLanes(content, { runs, several }) {
+function timelineLanes(content, levers, { runs, several }) {
+  const firstOfPath = content.kinds.length;
+  content.kinds.push(...(levers?.kinds ?? []).map((kind) => ({ title: `path: ${kind}`, part: null })));
   const everyName = [...content.texts.map(([name]) => name), ...content.kinds.map(({ title }) => title)];
   const cutName = cutApart([...new Set(everyName)]);
-  const kindClass = (kind) => `kind-${content.kinds[kind].title.replaceAll(" ", "-")}`;
+  const kindClass = (kind) => `kind-${content.kinds[kind].title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
   const select = element("select", { id: "timeline-step" });
   const body = element("div");
   const svg = d3
@@ -121,8 +150,16 @@ function timelineLanes(content, { runs, several }) {
     finest: 1,
     lanes: [],
     drawn: [],
+    fine: new Map(), // part of the page -> its boxes by lane
+    isFine: false, // whether short pieces are drawn in place of merged boxes
+    found: null, // the texts that are searched for
+    matches: [], // the boxes that were found, in order of time
+    next: -1, // which of them was shown last
   };
 
+  const search = element("input", { type: "search", id: "find-boxes", placeholder: "words of a name" });
+  search.addEventListener("input", find);
+  search.addEventListener("keydown", (event) => event.key === "Enter" && nextFound());
   const controls = element(
     "p",
     { class: "controls" },
@@ -130,6 +167,9 @@ function timelineLanes(content, { runs, several }) {
     button("+", () => zoomBy(2), { "aria-label": "Zoom in on the lanes" }),
     button("−", () => zoomBy(1 / 2), { "aria-label": "Zoom out of the lanes" }),
     button("Whole step", showAll, { id: "timeline-all" }),
+    element("label", {}, "Find ", search),
+    button("Next", nextFound, { id: "next-found", "aria-label": "Next box that was found" }),
+    pictureTools(() => svg.node(), "timeline", "the lanes of the step"),
     element("span", { class: "hint" }, "Drag to choose a window; + and − zoom; arrow keys walk through the boxes."),
   );
   body.append(before, frame, legend, detail, said, after);
@@ -151,6 +191,18 @@ function timelineLanes(content, { runs, several }) {
     select.append(element("option", { value: place }, text));
   });
   select.addEventListener("change", () => show(Number(select.value)));
+  const readStep = () => (state.step && state.step !== content.steps[0] ? select.selectedIndex + 1 : null);
+  address.keep("step", readStep, (text) => content.steps[Number(text) - 1] && show(Number(text) - 1));
+  address.keep("find", () => search.value || null, (words) => {
+    search.value = words;
+    find();
+  });
+  // The window in ns from the step's start; nothing where all of it is in sight.
+  const isWhole = () => !state.step || (state.from === 0 && state.to === Math.max(state.step.span_ns, 1));
+  address.keep("window", () => (isWhole() ? null : [state.from, state.to].map(Math.round).join()), (text) => {
+    const [from, to] = text.split(",").map(Number);
+    if (state.step && to > from) setView(from, to);
+  });
 
   // -------------------------------------------------------------------------------------------------------- one step
 
@@ -160,14 +212,18 @@ function timelineLanes(content, { runs, several }) {
     state.chosen = null;
     select.value = String(place);
     state.lanes = [];
+    state.fine = new Map();
     let y = LANES.axis;
-    for (const gpu of step.gpus) {
+    let ofPage = 0;
+    for (const gpu of [...pathOf(step), ...step.hosts, ...step.gpus]) {
       const heading = { y: y + LANES.heading - 8, title: gpu.left_out ? `${gpu.title} (${gpu.left_out})` : gpu.title };
       y += LANES.heading;
       gpu.lanes.forEach((lane, number) => {
         const boxes = lane.boxes.map(laneBox);
         boxes.forEach((box, at) => Object.assign(box, lane.title === LONGEST_GAPS ? { rank: lane.ranks[at] } : {}));
-        state.lanes.push({ ...lane, boxes, gpu, y, heading: number ? null : heading });
+        const long = boxes.filter((box) => box.end - box.start >= step.resolution_ns);
+        const place = lane.title === PATH_LANE ? null : ofPage++; // parts of the page know the others by their places
+        state.lanes.push({ ...lane, boxes, long, whole: boxes, gpu, y, place, heading: number ? null : heading });
         y += LANES.lane + LANES.between;
       });
     }
@@ -177,6 +233,21 @@ function timelineLanes(content, { runs, several }) {
     legend.replaceChildren(...legendOf());
     tell(null);
     showAll();
+    if (search.value) find();
+  }
+
+  // The critical path within a step as a lane: which kind of time it is that the step waits for.
+  function pathOf(step) {
+    const found = levers?.runs.find(({ run }) => run === step.run);
+    if (!found) return [];
+    const late = found.origin_ns - step.start_ns;
+    const boxes = found.lanes.flatMap((lane) => lane.boxes).flatMap(([start, length, kind]) => {
+      const [from, to] = [Math.max(start + late, 0), Math.min(start + late + length, step.span_ns)];
+      return from < to ? [[from, to - from, firstOfPath + kind, -1]] : [];
+    });
+    if (!boxes.length) return [];
+    const total_ns = d3.sum(boxes, ([, length]) => length);
+    return [{ title: "Critical path", lanes: [{ title: PATH_LANE, total_ns, boxes: d3.sort(boxes, ([start]) => start) }] }];
   }
 
   function verdictOf({ heading, text, evidence }) {
@@ -214,6 +285,33 @@ function timelineLanes(content, { runs, several }) {
   const isInSight = (box) => box.end >= state.from && box.start <= state.to;
   const drawnBoxes = (lane) => (lane.title === LONGEST_GAPS ? lane.boxes : mergedBoxes(lane.boxes, state.finest));
 
+  // Puts short pieces in place of merged boxes where the page has them and few parts of it hold what is in sight.
+  // Parts that were not decoded yet come later, and are drawn then.
+  function refine() {
+    const { step } = state;
+    const parts = (step.parts ?? []).filter(([, start, end]) => end >= state.from && start <= state.to);
+    const isFiner = perPixel() < step.resolution_ns && Boolean(step.parts) && parts.length <= MOST_PARTS;
+    const missing = isFiner ? parts.filter(([number]) => !state.fine.has(number)) : [];
+    if (missing.length) {
+      Promise.all(missing.map(([number]) => partOf(number))).then((lanes) => {
+        if (state.step !== step) return;
+        missing.forEach(([number], place) => state.fine.set(number, lanes[place]));
+        draw();
+        if (state.chosen) tell(chosenBox());
+      });
+    }
+    state.isFine = isFiner && !missing.length;
+    state.lanes.forEach((lane) => {
+      const short = state.isFine ? parts.flatMap(([part]) => state.fine.get(part).get(lane.place) ?? []) : [];
+      lane.boxes = state.isFine && isMerged(lane) ? d3.sort([...lane.long, ...short], (box) => box.start) : lane.whole;
+    });
+  }
+
+  // Whether short pieces of a lane are merged: the longest gaps and the path are not, and samples are means.
+  function isMerged(lane) {
+    return ![LONGEST_GAPS, PATH_LANE].includes(lane.title) && !lane.title.startsWith("~");
+  }
+
   // What is shorter is merged: a pixel, or more where too many boxes would be drawn.
   function finestOf() {
     const inSight = state.lanes.map((lane) => lane.boxes.filter(isInSight));
@@ -227,6 +325,7 @@ function timelineLanes(content, { runs, several }) {
   function draw() {
     if (!state.width || !state.step) return;
     const x = scaleOf();
+    refine();
     state.finest = finestOf();
     drawFrame(x);
     const drawn = state.lanes.flatMap((lane) =>
@@ -240,6 +339,7 @@ function timelineLanes(content, { runs, several }) {
       .data(drawn.flatMap(blocksOf))
       .join("rect")
       .attr("class", (one) => kindClass(one.kind))
+      .classed("not-found", ({ box }) => state.found !== null && !state.found.has(box.text))
       .attr("x", (one) => one.left)
       .attr("y", (one) => one.y)
       .attr("width", (one) => one.width)
@@ -251,13 +351,13 @@ function timelineLanes(content, { runs, several }) {
 
   // One block for a piece; of merged ones a block for each kind, upon each other, each as high as its share of the time.
   function blocksOf({ lane, box, left, width }) {
-    if (box.count === 1) return [{ left, width, y: lane.y, height: LANES.lane, kind: box.times[0][0] }];
+    if (box.count === 1) return [{ box, left, width, y: lane.y, height: LANES.lane, kind: box.times[0][0] }];
     const length = Math.max(box.end - box.start, 1);
     let bottom = lane.y + LANES.lane;
     return box.times.map(([kind, ns]) => {
       const height = Math.min(Math.max((LANES.lane * ns) / length, 1), bottom - lane.y);
       bottom -= height;
-      return { left, width, y: bottom, height, kind };
+      return { box, left, width, y: bottom, height, kind };
     });
   }
 
@@ -332,14 +432,51 @@ function timelineLanes(content, { runs, several }) {
 
   function sayMerged(drawn) {
     const merged = drawn.filter(({ box }) => box.count > 1);
-    const finest = Math.max(state.step.resolution_ns, state.finest);
+    const finest = Math.max(state.isFine ? 0 : state.step.resolution_ns, state.finest);
     const pieces = d3.sum(merged, ({ box }) => box.count);
-    const held =
-      state.step.resolution_ns > state.finest ? "; this page holds nothing finer, so zooming in shows no more" : "";
+    const isFinest = state.step.resolution_ns > state.finest && !state.step.parts;
+    const held = isFinest ? "; this page holds nothing finer, so zooming in shows no more" : "";
     said.textContent = merged.length
       ? `${grouped(pieces)} pieces shorter than ${duration(finest)} are merged with their neighbours into ` +
         `${grouped(merged.length)} boxes, each filled as high as the share of its time in which they ran${held}.`
       : "Each box is one piece: nothing is merged here.";
+  }
+
+  // ------------------------------------------------------------------------------------------------------- searching
+
+  // Marks the boxes whose names have all words; decodes the whole step, so that no short piece is missed.
+  async function find() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const has = ([title, full]) => words.every((word) => `${title} ${full}`.toLowerCase().includes(word));
+    const found = words.length ? new Set(content.texts.flatMap((text, number) => (has(text) ? [number] : []))) : null;
+    Object.assign(state, { found, matches: [], next: -1 });
+    draw();
+    address.changed();
+    tell(null);
+    const { step } = state;
+    if (!found || !step) return;
+    const fine = await Promise.all((step.parts ?? []).map(([number]) => partOf(number)));
+    if (state.step !== step || state.found !== found) return;
+    const every = state.lanes.flatMap((lane) => {
+      const boxes = step.parts && isMerged(lane) ? lane.long : lane.whole;
+      return [...boxes, ...fine.flatMap((lanes) => lanes.get(lane.place) ?? [])].map((box) => ({ lane, box }));
+    });
+    state.matches = d3.sort(every.filter(({ box }) => box.count === 1 && found.has(box.text)), ({ box }) => box.start);
+    const many = state.matches.length;
+    const rest = step.parts || !step.resolution_ns ? "" : "; merged pieces have no names on this page";
+    const hint = `${grouped(many)} ${many === 1 ? "box has" : "boxes have"} these words${rest}.`;
+    detail.replaceChildren(element("p", { class: "hint" }, hint));
+  }
+
+  // Zooms to the next box that was found, and after the last to the first.
+  function nextFound() {
+    if (!state.matches.length) return;
+    state.next = (state.next + 1) % state.matches.length;
+    const { lane, box } = state.matches[state.next];
+    const length = Math.max(box.end - box.start, CLOSEST_NS / 3);
+    // Where the box is among those of its lane is looked for when it is drawn: its part may be decoded after that.
+    state.chosen = { lane, place: 0, at: (box.start + box.end) / 2, finest: null };
+    setView(box.start - 4 * length, box.end + 4 * length);
   }
 
   // ------------------------------------------------------------------------------------------------ choosing, hovering
@@ -443,6 +580,7 @@ function timelineLanes(content, { runs, several }) {
     tip.hidden = true;
     draw();
     if (state.chosen) tell(chosenBox()); // of a merged box a part may be left
+    address.changed();
   }
 
   function showAll() {
@@ -516,9 +654,14 @@ function timelineLanes(content, { runs, several }) {
     dragged.attr("visibility", "hidden");
   }
 
+  // Keys begin with the first lane of a GPU, below those of the host.
+  function firstOfGpus() {
+    return state.lanes.find(({ gpu }) => state.step.gpus.includes(gpu)) ?? state.lanes[0];
+  }
+
   // Along a lane, from the chosen box or from the first one in sight.
   function walk(steps) {
-    const lane = state.chosen?.lane ?? state.lanes[0];
+    const lane = state.chosen?.lane ?? firstOfGpus();
     const boxes = drawnBoxes(lane);
     const found = chosenBox();
     const place = found ? found.place + steps : boxes.findIndex((box) => box.end > state.from);
@@ -527,7 +670,7 @@ function timelineLanes(content, { runs, several }) {
 
   // To the lane above or below, to the box there that is nearest in time.
   function climb(lanes) {
-    const at = state.chosen ? state.lanes.indexOf(state.chosen.lane) + lanes : 0;
+    const at = state.lanes.indexOf(state.chosen?.lane ?? firstOfGpus()) + (state.chosen ? lanes : 0);
     const lane = state.lanes[Math.min(Math.max(at, 0), state.lanes.length - 1)];
     const moment = state.chosen?.at ?? state.from;
     choose(lane, nearestPlace(drawnBoxes(lane), moment));
