@@ -72,6 +72,7 @@ def build(folder: Path) -> None:
             "theme": {"name": "readthedocs", "highlightjs": False},
             "plugins": ["search"],
             "markdown_extensions": ["tables", "fenced_code", "toc", "sane_lists"],
+            "extra_css": ["site.css"],
             "use_directory_urls": False,
             "exclude_docs": "*.py\n!examples/*.py\n__pycache__\n",
             "validation": {"links": {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"}},

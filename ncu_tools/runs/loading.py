@@ -210,12 +210,18 @@ def _parsed(path: str, reading: Callable[[Source], None], settings: Settings, *,
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
     left_out = (
-        Note(f"{name} was left out: {error.what}", NoteKind.LOST, name) for name, error in parsed.refused.items()
+        Note(f"{name} was left out: {_of(name, error.what)}", NoteKind.LOST, name)
+        for name, error in parsed.refused.items()
     )
     notes = [*parsed.notes, *left_out, *_of_reports(parsed.table)]
     if kept is not None and not parsed.refused:
         _keep(parsed.table, kept)
     return Run.held(sources[0].name if is_piped else path, parsed.table, notes)
+
+
+def _of(name: str, what: str) -> str:
+    """What is wrong with a file, behind its name."""
+    return f"it {rest}" if (rest := what.removeprefix(f"{name} ")) != what else what
 
 
 def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], None]) -> Run | None:
