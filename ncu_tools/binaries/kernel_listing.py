@@ -118,3 +118,10 @@ def normalised(text: str) -> str:
     without_labels = _LABEL.sub(lambda label: "L" if label[1].startswith(".L") else label[1], text)
     plain = _OWN_FUNCTION.sub("", without_labels.removesuffix(";").strip())
     return _REGISTER.sub(r"\1", plain)
+
+
+def line_of_kernel(kernel: FoundKernel) -> LinePlace | None:
+    """The line of a kernel's first instruction; None without -lineinfo, or where a licence forbids a look."""
+    cubin = None if kernel.library else cubin_with(kernel)
+    debug = None if cubin is None else kernel_debug(cubin.content, kernel.resources.name)
+    return debug.lines[min(debug.lines)] if debug is not None and debug.lines else None

@@ -251,6 +251,12 @@ def _is_binary(typed: Typed) -> bool:
     return bool(typed.arguments) and are_binaries(typed.arguments[:1])
 
 
+def _are_binaries(typed: Typed) -> bool:
+    from ncu_tools.binaries.binary_paths import are_binaries
+
+    return are_binaries(typed.arguments)
+
+
 def _of_steps(typed: Typed) -> bool:
     """True if `advise` is about steps of a recording: one file or folder, and no kernels of it chosen."""
     if typed.has("--what-if"):
@@ -300,7 +306,10 @@ VIEWS = {
         View("scaling", "SWEEP...", "collecting.scaling", _of_sweeps),
         View("series", "SWEEP... -x COLUMN", "collecting.series", lambda typed: typed.has(*ACROSS)),
     ),
-    "compare": (View("expected", "--with formulas", "comparing.expected"),),
+    "compare": (
+        View("expected", "--with formulas", "comparing.expected"),
+        View("compare_code", "OLD.so NEW.so", "comparing.compare_code", _are_binaries),
+    ),
     "hotspots": (
         View("layers", "--by layer", "reading.layers"),
         View("mix", "--mix", "reading.mix", lambda typed: typed.has("--mix")),

@@ -35,12 +35,12 @@ def placed(run: str, outcomes: Sequence[GateOutcome], checkout: Path) -> list[Pl
     every = {
         name: SourceLine(file, line)
         for name, (path, line) in kernel_lines(run, names).items()
-        if (file := _in_checkout(path, checkout)) is not None
+        if (file := in_checkout(path, checkout)) is not None
     }
     return [PlacedOutcome(one, {name: every[name] for name in one.subjects if name in every}) for one in outcomes]
 
 
-def _in_checkout(path: str, checkout: Path) -> str | None:
+def in_checkout(path: str, checkout: Path) -> str | None:
     """A file of a report by its name in the checkout: its path there, else its longest ending that exists there."""
     parts = PurePosixPath(path.replace("\\", "/")).parts
     if ".." in parts:

@@ -36,6 +36,7 @@ TABLES = {
     "code_places": "cli.reading.binaries.source_code",
     "compare": "cli.comparing.compare cli.tables.compare.bench_points cli.tables.compare.kernels_and_layers "
     "cli.tables.compare.places",
+    "compare_code": "cli.comparing.compare_code",
     "digest": "cli.reading.digest",
     "doctor": "cli.collecting.doctor",
     "estimate": "cli.collecting.estimate",

@@ -28,8 +28,9 @@ class KernelResources:
 
     `name` is mangled, as in the binary. `stack_bytes` is the frame of the kernel itself. `shared_bytes` is static and
     without the driver's share. `max_threads` are those of `__launch_bounds__`, `required_threads` of reqntid, by
-    dimension; `register_limit` the most registers that the compiler could take. `code_digest` is the same for
-    equal machine code. `toolkit` is the CUDA version of the compiler as "12.9". `threads` and `dynamic_shared_bytes` are known where a compiler's metadata lie beside the code.
+    dimension; `register_limit` is the most registers that the compiler could take. `code_digest` is the same for equal
+    machine code. `toolkit` is the CUDA version of the compiler as "12.9". `threads` and `dynamic_shared_bytes` are
+    known where a compiler's metadata lie beside the code.
     """
 
     name: str
@@ -42,7 +43,6 @@ class KernelResources:
     max_threads: tuple[int, int, int] | None = None
     required_threads: tuple[int, int, int] | None = None
     register_limit: int | None = None
-    min_blocks: int | None = None
     parameter_bytes: int | None = None
     code_bytes: int | None = None
     code_digest: str = ""

@@ -1,0 +1,255 @@
+"""Kernels of two builds set beside each other: matched by name and signature, and told apart by their code.
+
+Code is the same if its bytes are, or if its instructions are once registers and labels are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from enum import Enum
+
+from ncu_parsers.binaries.code_files import FoundKernel
+from ncu_parsers.binaries.kernel_resources import KernelResources
+
+from ncu_tools.binaries.code_names import readable_code_name
+from ncu_tools.binaries.kernel_listing import CodeListing, has_disassembler, listing_of, normalised
+from ncu_tools.binaries.occupancy_of_code import occupancy_for, threads_of
+from ncu_tools.binaries.static_facts import facts_of
+
+_HASHES = re.compile(r"(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}(_\d+_\w+?_)[0-9a-f]{8}")
+"""What a compiler puts into the names of unnamed namespaces, other in each build."""
+SHOWN_AROUND = 2
+"""Unchanged instructions that a diff shows on each side of a change."""
+
+
+class CodeChange(Enum):
+    """What became of a kernel's code."""
+
+    SAME = "same code"
+    CHANGED = "changed"
+    BYTES_DIFFER = "bytes differ"
+    NEW = "new"
+    GONE = "gone"
+
+
+@dataclass(frozen=True)
+class CodePair:
+    """A kernel in both builds, or in one; `either` is the new one if there is one.
+
+    `by_kind` are instructions by kind in the base and the new build.
+
+    `BYTES_DIFFER` means that nothing here can read instructions, so that only registers may have been renumbered.
+    """
+
+    either: FoundKernel
+    base: FoundKernel | None
+    new: FoundKernel | None
+    change: CodeChange
+    by_kind: tuple[dict[str, int], dict[str, int]] | None = None
+
+    @property
+    def signature_changed(self) -> bool:
+        """True if the kernel is matched by its name, and takes other arguments."""
+        if self.base is None or self.new is None:
+            return False
+        return _plain(self.base.resources.name) != _plain(self.new.resources.name)
+
+    def values(self, measure: str) -> tuple[float | None, float | None]:
+        """A measure of `MEASURES` in the base and the new build; None where it is not known."""
+        if measure == "instructions":
+            if self.by_kind is not None:
+                return sum(self.by_kind[0].values()), sum(self.by_kind[1].values())
+            return None, None
+        if measure == "occupancy":
+            return self._occupancies()
+        value = MEASURES[measure]
+        return tuple(None if one is None else value(one.resources) for one in (self.base, self.new))  # type: ignore[return-value]
+
+    def _occupancies(self) -> tuple[float | None, float | None]:
+        """The occupancy of both builds as a fraction, for one block: the new code's, else the base's, if known."""
+        sides = [one.resources for one in (self.new, self.base) if one is not None]
+        known = [threads for threads, is_known in map(threads_of, sides) if is_known]
+        threads = known[0] if known else threads_of(sides[0])[0]
+        found = [None if one is None else occupancy_for(one.resources, threads) for one in (self.base, self.new)]
+        before, after = (None if one is None else one.fraction for one in found)
+        return before, after
+
+
+MEASURES: dict[str, Callable[[KernelResources], float | None]] = {
+    "registers": lambda one: one.registers,
+    "spills": lambda one: None if one.spills is None else one.spills.bytes,
+    "stack": lambda one: one.stack_bytes,
+    "shared": lambda one: one.shared_bytes,
+    "occupancy": lambda one: None,
+    "instructions": lambda one: None,
+}
+"""What gates hold and tables show, of one build; the last two need both builds."""
+
+
+def compared_code(base: Sequence[FoundKernel], new: Sequence[FoundKernel]) -> Iterator[CodePair]:
+    """Every kernel of two builds, matched, in the order of the base; new ones follow."""
+    for one, other in matched(base, new):
+        if other is None and one is not None:
+            yield CodePair(one, one, None, CodeChange.GONE)
+        elif other is not None and one is None:
+            yield CodePair(other, None, other, CodeChange.NEW)
+        elif one is None or other is None:
+            continue
+        elif one.resources.code_digest and one.resources.code_digest == other.resources.code_digest:
+            yield CodePair(other, one, other, CodeChange.SAME)
+        else:
+            yield _by_instructions(one, other)
+
+
+def _by_instructions(base: FoundKernel, new: FoundKernel) -> CodePair:
+    listings = _listings(base, new)
+    if listings is None:
+        return CodePair(new, base, new, CodeChange.BYTES_DIFFER)
+    one, other = listings
+    is_same = [*map(normalised, one.texts)] == [*map(normalised, other.texts)]
+    by_kind = facts_of(one).by_kind, facts_of(other).by_kind
+    return CodePair(new, base, new, CodeChange.SAME if is_same else CodeChange.CHANGED, by_kind)
+
+
+def _listings(base: FoundKernel, new: FoundKernel) -> tuple[CodeListing, CodeListing] | None:
+    """The instructions of both; None where a licence forbids it, or nothing here reads them."""
+    if base.library or new.library or not has_disassembler():
+        return None
+    one, other = listing_of(base), listing_of(new)
+    return None if one is None or other is None else (one, other)
+
+
+def matched(
+    base: Sequence[FoundKernel], new: Sequence[FoundKernel]
+) -> list[tuple[FoundKernel | None, FoundKernel | None]]:
+    """Pairs of kernels: by mangled name and architecture, then by name alone if it is the only one left of it.
+
+    Of several kernels of one name, as in a cache, those of equal code are matched first, then those in files of one
+    name, then the others in their order.
+    """
+    pairs, left, right = list[tuple[FoundKernel | None, FoundKernel | None]](), list(base), list(new)
+    rules: tuple[Callable[[FoundKernel], Hashable], ...] = (
+        lambda one: (_signature(one), one.resources.code_digest or object()),
+        lambda one: (_signature(one), one.path.rpartition("/")[2]),
+        _signature,
+    )
+    for rule in rules:
+        pairs += _take_pairs(left, right, rule)
+    pairs += _take_pairs(left, right, _name, only_single=True)
+    place = {id(one): number for number, one in enumerate(base)}
+    pairs.sort(key=lambda pair: place[id(pair[0])])
+    known = {id(one): (one, other) for one, other in pairs}
+    in_order = [known.get(id(one), (one, None)) for one in base]
+    return [*in_order, *((None, one) for one in right)]
+
+
+def _take_pairs(
+    left: list[FoundKernel],
+    right: list[FoundKernel],
+    key: Callable[[FoundKernel], Hashable],
+    *,
+    only_single: bool = False,
+) -> list[tuple[FoundKernel | None, FoundKernel | None]]:
+    """The kernels of both lists with equal keys, taken out of them."""
+    sides: tuple[dict[Hashable, list[FoundKernel]], ...] = (defaultdict(list), defaultdict(list))
+    for side, kernels in zip(sides, (left, right), strict=True):
+        for one in kernels:
+            side[key(one)].append(one)
+    pairs = [
+        pair
+        for name, ones in sides[0].items()
+        if name in sides[1] and not (only_single and (len(ones) > 1 or len(sides[1][name]) > 1))
+        for pair in zip(ones, sides[1][name], strict=False)
+    ]
+    taken = {id(one) for pair in pairs for one in pair}
+    for kernels in (left, right):
+        kernels[:] = [one for one in kernels if id(one) not in taken]
+    return list[tuple[FoundKernel | None, FoundKernel | None]](pairs)
+
+
+def _plain(name: str) -> str:
+    return _HASHES.sub(r"\1\2", name)
+
+
+def _signature(kernel: FoundKernel) -> Hashable:
+    return _plain(kernel.resources.name), kernel.resources.architecture
+
+
+def _name(kernel: FoundKernel) -> Hashable:
+    return readable_code_name(_plain(kernel.resources.name)), kernel.resources.architecture
+
+
+# ------------------------------------------------------------------------------------------------------- what differs
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line of a diff: " ", "-" or "+", the instruction as it stands in its build, and its offset there."""
+
+    mark: str
+    text: str
+    offset: int
+
+
+def diff_of(pair: CodePair) -> list[DiffLine] | None:
+    """The instructions that differ, with some around; None if they cannot be read, [] if the code is the same."""
+    if pair.base is None or pair.new is None or pair.change is CodeChange.SAME:
+        return []
+    listings = _listings(pair.base, pair.new)
+    if listings is None:
+        return None
+    one, other = listings
+    matcher = SequenceMatcher(None, [*map(normalised, one.texts)], [*map(normalised, other.texts)], autojunk=False)
+    return [
+        line
+        for group in matcher.get_grouped_opcodes(SHOWN_AROUND)
+        for operation in group
+        for line in _lines(operation, one, other)
+    ]
+
+
+def _lines(operation: tuple[str, int, int, int, int], base: CodeListing, new: CodeListing) -> Iterator[DiffLine]:
+    kind, first, last, begin, end = operation
+    if kind == "equal":
+        yield from (DiffLine(" ", new.texts[place], new.offsets[place]) for place in range(begin, end))
+        return
+    yield from (DiffLine("-", base.texts[place], base.offsets[place]) for place in range(first, last))
+    yield from (DiffLine("+", new.texts[place], new.offsets[place]) for place in range(begin, end))
+
+
+@dataclass
+class CodeSummary:
+    """How many kernels became what, and the changes of resources in words, the gravest first."""
+
+    counts: dict[CodeChange, int] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)
+
+
+GRAVEST = ("spills", "occupancy", "registers", "shared", "instructions")
+
+
+def summary_of(pairs: Iterable[CodePair]) -> CodeSummary:
+    """The numbers of kernels by change, and what changed of resources."""
+    found, ranked = CodeSummary(), list[tuple[int, float, str]]()
+    for pair in pairs:
+        found.counts[pair.change] = found.counts.get(pair.change, 0) + 1
+        for rank, measure in enumerate(GRAVEST):
+            before, after = pair.values(measure)
+            if before is not None and after is not None and before != after:
+                name = readable_code_name(pair.either.resources.name)
+                ranked.append((rank, -abs(after - before), f"{name}: {in_words(measure, before, after)}"))
+    found.changes = [words for _, _, words in sorted(ranked)]
+    return found
+
+
+def in_words(measure: str, before: float, after: float) -> str:
+    """A change as "spills 0 -> 48 bytes"."""
+    if measure == "occupancy":
+        return f"occupancy {100 * before:.1f} -> {100 * after:.1f} %"
+    unit = {"spills": " bytes", "stack": " bytes", "shared": " bytes"}.get(measure, "")
+    what = {"shared": "static shared memory"}.get(measure, measure)
+    return f"{what} {before:,.0f} -> {after:,.0f}{unit}"
