@@ -12,6 +12,8 @@ from typing import Any
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import lock_beside, write_whole
 
+from ncu_tools.numbers.number_format import counted
+
 FOLDER = "ncu_bench_baselines"
 VERSION = 1
 
@@ -29,6 +31,11 @@ class Baseline:
     block_means_ns: tuple[float, ...]
     counts: Mapping[str, float] = field(default_factory=dict)
     threads: int | None = None
+
+    @property
+    def by(self) -> str:
+        """What measured it, and on a CPU with how many threads: only equal ones are compared."""
+        return self.how + ("" if self.threads is None else f" with {counted(self.threads, 'thread', 'threads')}")
 
 
 @dataclass(frozen=True)

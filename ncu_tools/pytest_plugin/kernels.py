@@ -22,10 +22,12 @@ from ncu_launch.profilers.installed_tools import find_tool, gpus
 from ncu_tools.bench.compare_points import estimates_of
 from ncu_tools.compare.gate import TRIPPED, GateOutcome, evaluate, parse_gate
 from ncu_tools.numbers.change import SAME_COUNT, Change, Subject, Subjects
+from ncu_tools.numbers.number_format import duration
 from ncu_tools.numbers.statistics import ratio_interval
 from ncu_tools.pytest_plugin.baselines import Baseline, BaselineFile
-from ncu_tools.pytest_plugin.measured import EFFORT, KernelProfile, in_words, measured_here
-from ncu_tools.pytest_plugin.options import CPU, MEASURED, UPDATE, WITHOUT_NCU
+from ncu_tools.pytest_plugin.measured import BY_CLOCK, BY_EVENTS, EFFORT, KernelProfile, in_words, measured_here
+from ncu_tools.pytest_plugin.options import CPU, UPDATE, WITHOUT_NCU
+from ncu_tools.pytest_plugin.summary import BY, CALLS, CHANGE, COUNTS, MINIMUM, NOISE, TIME
 from ncu_tools.pytest_plugin.under_ncu import CHILD, Rerun, results_before, run_and_end
 
 METRICS = ("flops", "dram", "l1", "spills", "smsp__inst_executed.sum")
@@ -84,7 +86,13 @@ class Kernels:
         else:
             found = measured_here(work, self.device)
         self.before.append(found)
-        self._say(str(found) + (f" ({self.why})" if self.why else ""))
+        self._say(BY, f"by {found.how} on {found.device}" + (f" ({self.why})" if self.why else ""))
+        noise, counts = found.noise, ", ".join(in_words(name, value) for name, value in found.counts.items())
+        self._say(TIME, duration(found.time_ns))
+        self._say(NOISE, "" if noise is None else f"{100 * noise:.2g} %")
+        self._say(MINIMUM, duration(min(found.samples_ns)))
+        self._say(CALLS, f"{len(found.samples_ns):,}")
+        self._say(COUNTS, counts)
         return found
 
     @_told()
@@ -110,7 +118,7 @@ class Kernels:
         while outcome.outcome == TRIPPED and tries < TRIES and self.why and callable(call):
             outcome = _held(base, measured_here(partial(call, *arguments), self.device).baseline, within)
             tries += 1
-        self._say(outcome.reason)
+        self._say(CHANGE, _change(outcome))
         if outcome.outcome == TRIPPED:
             times = f", measured {tries} times" if tries > 1 else ""
             self._fail(f"slower than its baseline by more than {100 * within:g} %{times}: {outcome.reason}", found)
@@ -154,10 +162,8 @@ class Kernels:
         base = file.read().get(name)
         if base is None:
             self._fail(f"no baseline in {file.path}", found, update="Write one, and commit it with the test")
-        if (base.how, base.threads) != (found.how, found.threads):
-            now, then = (
-                one.how + (f" with {one.threads} threads" if one.threads else "") for one in (found, base)
-            )  # fmt: skip
+        now, then = found.baseline.by, base.by
+        if now != then:
             self._fail(f"measured by {now}, and its baseline by {then}: they cannot be compared", found)
         return base
 
@@ -200,12 +206,16 @@ class Kernels:
         ratio = times_ratio([in_turns(sides[0], sides[1], timer, EFFORT).logs])
         ends = (None, None) if ratio.low is None or ratio.high is None else (1 / ratio.high, 1 / ratio.low)
         outcome = _judged(Change("time", ratio.reference_ns, ratio.mine_ns, *ends), within)
-        self._say(f"in turns with {getattr(than, '__name__', 'the other')}: {outcome.reason}")
+        tool, other = BY_EVENTS if self.device == "cuda" else BY_CLOCK, getattr(than, "__name__", "another")
+        self._say(BY, f"in turns with {other}, by {tool}")
+        self._say(TIME, duration(ratio.mine_ns))
+        self._say(CHANGE, _change(outcome))
         if outcome.outcome == TRIPPED:
             pytest.fail(f"{self.item.nodeid}: slower than what it is held to: {outcome.reason}", pytrace=False)
 
-    def _say(self, text: str) -> None:
-        self.item.user_properties.append((MEASURED, text))
+    def _say(self, name: str, value: str) -> None:
+        """Keep a property of the report, which pytest-xdist brings from its workers and JUnit files show."""
+        self.item.user_properties.append((name, value))
 
     def _fail(self, what: str, found: KernelProfile, *, update: str = IF_MEANT) -> NoReturn:
         __tracebackhide__ = True
@@ -255,6 +265,11 @@ def _held(base: Baseline, new: Baseline, within: float) -> GateOutcome:
 def _judged(change: Change, within: float) -> GateOutcome:
     gate = parse_gate(f"time>{100 * within:.6f}%")
     return evaluate(gate, Subjects("test", [], Subject(("",), {"time": change})))
+
+
+def _change(outcome: GateOutcome) -> str:
+    """The change of a time without the times: "+0.3 % [-0.1 %, +0.7 %], no change shown"."""
+    return outcome.reason.partition(": ")[2].partition(": above")[0]
 
 
 def _of_baseline(base: Baseline, name: str) -> float | None:

@@ -48,6 +48,12 @@ class KernelProfile:
         return statistics.fmean(self.samples_ns)
 
     @property
+    def noise(self) -> float | None:
+        """Half the 95 % interval of the mean time, as a fraction of it; None for a single sample."""
+        reach = half_width(self.samples_ns)
+        return None if reach is None else reach / self.time_ns
+
+    @property
     def baseline(self) -> Baseline:
         """What a baseline keeps of it."""
         count = min(BLOCKS, len(self.samples_ns))
@@ -56,8 +62,7 @@ class KernelProfile:
         return Baseline(self.how, round(self.time_ns, 1), blocks, dict(self.counts), self.threads)
 
     def __str__(self) -> str:
-        reach = half_width(self.samples_ns)
-        noise = f" ± {100 * reach / self.time_ns:.2g} %" if reach else ""
+        noise = f" ± {100 * self.noise:.2g} %" if self.noise else ""
         counts = "".join(f", {in_words(name, value)}" for name, value in self.counts.items())
         return f"{duration(self.time_ns)}{noise} by {self.how} on {self.device}{counts}"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ncu_tools.pytest_plugin.options import CPU, MEASURED, UPDATE, WITHOUT_NCU
+from ncu_tools.pytest_plugin.options import CPU, UPDATE, WITHOUT_NCU
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -45,16 +45,18 @@ def kernels(request: pytest.FixtureRequest) -> Kernels:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """List what was measured, one line a measurement."""
-    lines = [
-        f"{report.nodeid}: {text}"
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if isinstance(report, pytest.TestReport) and report.when == "call"
-        for name, text in report.user_properties
-        if name == MEASURED
+    """Show what was measured as a table."""
+    reports = [
+        (report.nodeid, report.user_properties)
+        for several in terminalreporter.stats.values()
+        for report in several
+        if isinstance(report, pytest.TestReport) and report.when == "call" and report.user_properties
     ]
-    if lines:
-        terminalreporter.section("ncu-bench")
+    if not any(name.startswith("ncu-bench") for _, properties in reports for name, _ in properties):
+        return
+    from ncu_tools.pytest_plugin.summary import tables
+
+    for by, lines in tables(reports):
+        terminalreporter.section(f"ncu-bench: {by}")
         for line in lines:
             terminalreporter.write_line(line)

@@ -87,7 +87,9 @@ def test_runs_each_call_of_the_test_in_a_process_of_its_own(
     done.assert_outcomes(passed=1)
     calls = (pytester.path / "calls.txt").read_text("utf-8")
     assert calls == "a" * (CALLS + 1) + "b" * (CALLS + 1)  # in two processes; the first result is given to the second
-    done.stdout.fnmatch_lines("*::test_two: 30 µs by ncu on NVIDIA A100-SXM4-40GB, launches 2, instructions 3,000")
+    done.stdout.fnmatch_lines(
+        ["*= ncu-bench: by ncu on NVIDIA A100-SXM4-40GB =*", "*::test_two * 30 µs *launches 2, instructions 3,000"]
+    )
     (file,) = (pytester.path / "ncu_bench_baselines").iterdir()
     assert [*json.loads(file.read_text("utf-8"))["tests"]] == ["test_kernels.py::test_two#2"]
 

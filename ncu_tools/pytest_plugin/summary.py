@@ -1,0 +1,50 @@
+"""What a session measured, as a table at its end: a line a measurement, below the tool and device that measured it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ncu_tools.numbers.text_width import text_width
+
+PREFIX = "ncu-bench "
+BY, TIME, NOISE, MINIMUM, CALLS, CHANGE, COUNTS = PROPERTIES = (
+    *(f"{PREFIX}{name}" for name in ("by", "mean", "±", "min", "calls", "change", "counts")),
+)
+"""Properties of a report, in the order of the columns. A measurement begins with the first."""
+TITLES = ("test", *(name.removeprefix(PREFIX) for name in PROPERTIES[1:]))
+Property = tuple[str, object]
+
+
+def tables(reports: Iterable[tuple[str, Sequence[Property]]]) -> Iterator[tuple[str, list[str]]]:
+    """For each tool and device what it is, and the lines of its table; `reports` are tests with their properties."""
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for test, properties in reports:
+        for one in _measurements(properties):
+            cells = (one.get(name, "") for name in PROPERTIES[1:])
+            rows.setdefault(one[BY], []).append((test, *cells))
+    for by, found in rows.items():
+        yield by, _aligned([TITLES, *found])
+
+
+def _measurements(properties: Sequence[Property]) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+    for name, value in properties:
+        if name == BY:
+            found.append({})
+        if found and name in PROPERTIES:
+            found[-1][name] = str(value)
+    return found
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of columns: tests, changes and counts to the left, numbers to the right; empty columns are left out."""
+    shown = [at for at in range(len(TITLES)) if any(row[at] for row in rows[1:])]
+    sizes = {at: max(text_width(row[at]) for row in rows) for at in shown}
+    lines = []
+    for row in rows:
+        cells = []
+        for at in shown:
+            room = " " * (sizes[at] - text_width(row[at]))
+            cells.append(room + row[at] if 0 < at < 5 else row[at] + room)
+        lines.append("  ".join(cells).rstrip())
+    return lines
