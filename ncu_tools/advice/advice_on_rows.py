@@ -92,7 +92,7 @@ def heaviest_kernels(run: Run, group: str) -> HeaviestKernels:
 @cache
 def lever_columns() -> frozenset[str]:
     """The columns of launches that levers can depend on, metrics in every form in which a report may have them."""
-    metrics = {metric for told in quantities().values() for metric in told["metrics"]}
+    metrics = {metric for spec in quantities().values() for metric in spec["metrics"]}
     known = with_every_form(metrics | metrics_of_resources() | diagnosis_metrics()) | metrics_of_contradictions()
     return known.union(COLUMNS, OPCODES, PER_INSTRUCTION, {RULES, "source", "failed", "invocations", "grid", "block"})
 

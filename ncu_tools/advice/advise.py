@@ -13,7 +13,7 @@ import pyarrow as pa
 from ncu_launch.files.toml_tables import table_beside
 
 from ncu_tools.advice.intervals import Confidence, confidence, what_is_known, widened
-from ncu_tools.advice.levers.all_levers import LEVERS, Pulled, told_of_levers
+from ncu_tools.advice.levers.all_levers import LEVERS, Pulled, lever_texts
 from ncu_tools.advice.situation.code_facts import CodeFacts, facts_of_instructions, facts_of_opcodes
 from ncu_tools.advice.situation.kernel_situation import LeverEvidence, Situation
 from ncu_tools.advice.situation.known_facts import KnownFact
@@ -57,12 +57,12 @@ class LeverAdvice:
     @property
     def title(self) -> str:
         """What is to be done, in a few words."""
-        return str(told_of_levers()[self.lever]["title"])
+        return str(lever_texts()[self.lever]["title"])
 
     @property
     def is_apart(self) -> bool:
         """True if it changes the numerics, replaces the kernel or joins it with others."""
-        return bool(told_of_levers()[self.lever].get("apart", False))
+        return bool(lever_texts()[self.lever].get("apart", False))
 
     @property
     def is_worth_it(self) -> bool:
@@ -177,23 +177,23 @@ def advice_on(kernel: MeasuredKernel, code: CodeFacts | None = None) -> KernelAd
 
 def _judged(situation: Situation, name: str, known: str) -> LeverAdvice | None:
     """A lever with its interval; None where it does not apply."""
-    if situation.is_from_a_library and not told_of_levers()[name].get("of_libraries", False):
+    if situation.is_from_a_library and not lever_texts()[name].get("of_libraries", False):
         return None
     pulled = LEVERS[name](situation)
     if pulled is None:
         return None
     model = saving(situation.kernel, pulled.effect)
-    saves = widened(model, known, brings_nothing=bool(pulled.nothing)) if is_calibrated(name) else _held(model)
+    saves = widened(model, known, brings_nothing=bool(pulled.nothing)) if is_calibrated(name) else _clipped(model)
     kernel = situation.kernel
     return LeverAdvice(name, saves, pulled, known, next_limit(kernel, pulled.effect), bool(kernel.doubts))
 
 
 def is_calibrated(name: str) -> bool:
     """True for a lever whose intervals follow from known histories; that of others is the model's own."""
-    return bool(told_of_levers()[name].get("calibrated", True))
+    return bool(lever_texts()[name].get("calibrated", True))
 
 
-def _held(model: SavedShare) -> SavedShare:
+def _clipped(model: SavedShare) -> SavedShare:
     """A model's saving as it is, between 0 and 1."""
     return SavedShare(*(min(0.995, max(0.0, one)) for one in model))
 
@@ -309,7 +309,7 @@ def _of_roof(kernel: MeasuredKernel) -> list[dict[str, Any]]:
 def _of_lever(lever: LeverAdvice, total_ns: float, run_ns: float) -> dict[str, Any]:
     low, middle, high = lever.saves
     sure = lever.confidence
-    told = told_of_levers()[lever.lever]
+    told = lever_texts()[lever.lever]
     return {
         "lever": lever.lever,
         "title": lever.title,

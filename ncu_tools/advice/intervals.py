@@ -44,16 +44,16 @@ def what_is_known(kernel: MeasuredKernel, *, has_code: bool) -> str:
 
 def widened(saving: SavedShare, known: str, *, brings_nothing: bool = False) -> SavedShare:
     """The calibrated interval around a model's saving, between 0 and nearly 1. The middle is 0 where it would lose."""
-    told = calibration()[known]
-    below, above = told["nothing" if brings_nothing else "widen"]
+    calibrated = calibration()[known]
+    below, above = calibrated["nothing" if brings_nothing else "widen"]
     middle = max(0.0, saving.middle)
     room = min(1.0, (1.0 - middle) / calibration()["room"])
-    low = middle - told["spread"] * (middle - saving.low) - below
-    high = middle + told["spread"] * (saving.high - middle) + above * room
+    low = middle - calibrated["spread"] * (middle - saving.low) - below
+    high = middle + calibrated["spread"] * (saving.high - middle) + above * room
     return SavedShare(max(0.0, min(low, middle)), min(middle, MOST), min(MOST, max(high, middle)))
 
 
 def confidence(known: str) -> Confidence:
     """How such intervals held."""
-    told = calibration()[known]
-    return Confidence(told["held"], told["histories"], told["authors"])
+    calibrated = calibration()[known]
+    return Confidence(calibrated["held"], calibrated["histories"], calibrated["authors"])

@@ -140,7 +140,7 @@ class KernelChangeAdvice:
         """The lever that saves most of the new version; None where none counts."""
         return next(iter(self.new.that_keep_it), None)
 
-    def is_as_said(self, one: PulledLever) -> bool | None:
+    def is_inside_prediction(self, one: PulledLever) -> bool | None:
         """Whether what came lies in the interval of a lever; None where the old advice did not name it."""
         if one.said is None:
             return None

@@ -37,9 +37,9 @@ from ncu_tools.ceilings.launch_devices import (
     known_boards,
     measured_cpu,
     measured_of,
+    note_on_cpu_ceilings,
     recorded,
     sm_count,
-    taken_from_here,
 )
 from ncu_tools.ceilings.levels import shared_memory_ceiling
 from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device
@@ -402,7 +402,7 @@ def _fallback(
     of_unnamed_cpu = how.on_cpu and not any(device)
     measured = measured_cpu() if of_unnamed_cpu else measured_of(device)
     if measured is not None:
-        notes += [taken_from_here(measured)] if of_unnamed_cpu and needed else []
+        notes += [note_on_cpu_ceilings(measured)] if of_unnamed_cpu and needed else []
         says = f"machine file {measured.id}"
         return _Fallback(measured.rates, says, None, chosen=of_unnamed_cpu, kind=kind_of(measured))
     sms = sm_count(table, at)

@@ -194,7 +194,7 @@ def known_boards(capability: str | None, sms: float | None = None, but: Sequence
     return ids(found[:MOST_NAMED]) + more
 
 
-def taken_from_here(machine: Machine) -> str:
+def note_on_cpu_ceilings(machine: Machine) -> str:
     """The note on a CPU trace that uses the ceilings of the CPU measured here."""
     threads = f" with {counted(machine.threads, 'thread', 'threads')}" if machine.threads else ""
     found = f"the trace names no CPU: ceilings are those measured on this machine{threads} ({machine.id})"

@@ -203,8 +203,8 @@ def _ended(gate: Gate, outcome: str, reason: str, refusal: Refusal | None) -> Ga
     """The outcome; a refused one also lists what became slower, with the advice and the refusal itself."""
     if refusal is None or outcome != REFUSED:
         return GateOutcome(gate, outcome, reason)
-    told = (f"{reason}.", refusal.slower, refusal.advice(gate.growth))
-    return GateOutcome(gate, outcome, " ".join(filter(None, told)), refusal)
+    sentences = (f"{reason}.", refusal.slower, refusal.advice(gate.growth))
+    return GateOutcome(gate, outcome, " ".join(filter(None, sentences)), refusal)
 
 
 def _at_most(gate: Gate, held: list[Subject], noun: str) -> str:

@@ -105,7 +105,7 @@ def calls_of_operators(table: pa.Table) -> pa.Table:
     _, index, groups = np.unique(keys[:, holders_first], axis=1, return_index=True, return_inverse=True)
     first = holders_first[index]
     order = np.argsort(first)
-    result = arrays.taken(table, arrays.whole(first[order]))
+    result = arrays.take(table, arrays.whole(first[order]))
     durations = tables.floats(table, "duration_ns")[holders_first]
     time = np.bincount(groups.ravel(), durations, len(first))[order].astype(np.float64)
     names = arrays.dictionary([titles[number] for number in numbers[first[order]].tolist()])

@@ -10,7 +10,7 @@ import numpy as np
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.timeline.graph.critical_path import PATH_KINDS
 from ncu_tools.timeline.graph.evidence import BOUNDS_ONLY, REFUSED
-from ncu_tools.timeline.levers.situation import told_of_step_levers
+from ncu_tools.timeline.levers.situation import step_lever_texts
 from ncu_tools.timeline.levers.step_advice import LeverOnStep, SavedByStep, StepAdvice
 
 Row = dict[str, Any]
@@ -52,7 +52,7 @@ def _row(found: StepAdvice, title: str, saves: SavedByStep) -> Row:
 
 
 def _lever_row(found: StepAdvice, one: LeverOnStep) -> Row:
-    said = told_of_step_levers()[one.lever]
+    said = step_lever_texts()[one.lever]
     words = {name: said[name] for name in ("remedy", "model", "source", "unknown", "check")}
     confidence = ", ".join(filter(None, (NOT_CONFIRMED if one.needs_gpu else None, _confidence(found))))
     return {

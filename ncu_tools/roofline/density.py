@@ -166,4 +166,4 @@ def thinned(table: pa.Table, of: int | None = None) -> pa.Table:
     codes = [tables.codes(table, name)[0] for name in ("device_name", "compute_capability")]
     first = [np.unique(codes[0].astype(np.int64) * (codes[1].max() + 1) + codes[1], return_index=True)[1]]
     evenly = np.arange(0, len(table), max(1, (of or len(table)) // ENOUGH_FOR_CEILINGS))
-    return arrays.taken(table, arrays.whole(np.unique(np.concatenate([*first, longest_launches(table), evenly]))))
+    return arrays.take(table, arrays.whole(np.unique(np.concatenate([*first, longest_launches(table), evenly]))))

@@ -264,7 +264,7 @@ def gaps_of(
     preceding, following = _around(operations, idle)
     before, calls = (np.append(call, -1)[rows].astype(np.int32) for rows in (preceding, following))
     causes = dict.fromkeys(CAUSES, NOTHING)
-    followed = np.where(_behind_lost(activity, idle, before, calls, lost), -1, calls)
+    followed = np.where(_after_lost_launches(activity, idle, before, calls, lost), -1, calls)
     for cause, part in _parts(activity, idle, following >= 0, followed, _last_thread(activity, call), threads):
         causes[cause] = causes[cause] | part
     return Gaps(idle, causes, following, calls)
@@ -278,7 +278,7 @@ def _around(operations: GpuOperations, idle: IntervalSet) -> tuple[Rows, Rows]:
     return np.concatenate([none, lasting])[at], np.concatenate([lasting, none])[at]
 
 
-def _behind_lost(activity: Activity, idle: IntervalSet, before: Rows, calls: Rows, lost: Integers) -> Mask:
+def _after_lost_launches(activity: Activity, idle: IntervalSet, before: Rows, calls: Rows, lost: Integers) -> Mask:
     """Which gaps follow a launch without a record, between the calls of the operations around the gap.
 
     It does not matter for a gap whose next operation has no known call.

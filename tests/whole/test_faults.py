@@ -23,7 +23,7 @@ from ncu_launch.files.run_folder import make_folder, writing
 from ncu_launch.profile.run_outcome import explain
 from ncu_launch.profilers import subprocesses
 from ncu_launch.profilers.subprocesses import lines_of
-from ncu_launch.workload.meta_device_process import said_errors
+from ncu_launch.workload.meta_device_process import errors_written
 from ncu_parsers.parquet.reader import read_launches
 
 from ncu_tools.cli import run
@@ -231,7 +231,7 @@ class TestALog:
         log = tmp_path / "log.txt"
         error = {"what": "It failed.", "cause": "", "advice": "", "exit_code": 2}
         log.write_text(f'{{"ncu_bench_error": {said}\n{said}\n{json.dumps({"ncu_bench_error": error})}\n')
-        assert [(one.paragraph, one.exit_code) for one in said_errors(log)] == [("It failed.", 2)]
+        assert [(one.paragraph, one.exit_code) for one in errors_written(log)] == [("It failed.", 2)]
 
     def test_that_is_one_endless_line_is_read_in_pieces(self, tmp_path: Path) -> None:
         (tmp_path / "log.txt").write_bytes(b"x" * 1_000_000)

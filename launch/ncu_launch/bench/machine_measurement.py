@@ -11,7 +11,7 @@ from typing import Any
 from ncu_launch.bench.machine_process import QUICKLY
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, own_environment, run
-from ncu_launch.workload.meta_device_process import said_errors
+from ncu_launch.workload.meta_device_process import errors_written
 
 RESULT = "measured.json"
 QUICK_LIMIT_S = 10.0
@@ -53,6 +53,6 @@ def _of_child(
             ended = f"It was ended after {timeout:g} s." if finished.timed_out else ""
             ended = ended or f"It was exit code {finished.exit_code}."
             no_reason = NcuBenchError("Measuring ended without a result.", ended, advice)
-            raise next(iter(said_errors(log)), no_reason)
+            raise next(iter(errors_written(log)), no_reason)
         found: dict[str, Any] = json.loads(result.read_text("utf-8"))
         return found

@@ -344,7 +344,7 @@ def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
         kept = [operator for operator in candidates if operator in works]  # the convolution is limited in size
         factor = max(pace.far_behind, FAR_AT_FIRST) if side == SIDES[0] else pace.far_behind
         begun = time.perf_counter()
-        candidates = _not_far_behind({operator: works[operator] for operator in kept or works}, device, factor)
+        candidates = _near_the_fastest({operator: works[operator] for operator in kept or works}, device, factor)
         tried_s = time.perf_counter() - begun if device == "cuda" else 0.0
         each = replace(pace, seconds=(pace.seconds - tried_s) / len(candidates))
         samples: list[Sample] = []
@@ -406,7 +406,7 @@ def _convolution(side: int, dtype: Any) -> dict[str, Callable[[], Any]]:
     return {f"F.conv2d, {WINDOW}x{WINDOW}": partial(torch.nn.functional.conv2d, picture, weights)}
 
 
-def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str, factor: float) -> list[str]:
+def _near_the_fastest(works: Mapping[str, Callable[[], Any]], device: str, factor: float) -> list[str]:
     """Operators that are at most this factor slower than the fastest, by the best of `RUNS_TO_CHOOSE` runs each.
 
     Operators that do not run here are left out. Raises PyTorch's `RuntimeError` if none runs.

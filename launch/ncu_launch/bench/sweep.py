@@ -31,9 +31,9 @@ from ncu_launch.targets.language.settings import causal_name, check
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.models import HF_CONFIGURATIONS
 from ncu_launch.targets.reference_kernels import is_known_work, own_dtype
-from ncu_launch.targets.user_functions import ARGUMENTS, COLUMNS, is_function, lacks, sizes_taken
+from ncu_launch.targets.user_functions import ARGUMENTS, COLUMNS, accepted_sizes, is_function, lacks
 from ncu_launch.targets.varied_arguments import SETTINGS, Variant, settings_in, varied
-from ncu_launch.workload.meta_device_process import said_errors
+from ncu_launch.workload.meta_device_process import errors_written
 from ncu_launch.workload_spec import Workload
 
 ARGUMENT_VALUES = "argument_values"
@@ -141,7 +141,7 @@ def sizes_of(target: str) -> frozenset[str]:
     them, all are tried, and the process rejects missing ones.
     """
     if is_function(target):
-        taken = sizes_taken(target)
+        taken = accepted_sizes(target)
         return frozenset(ARGUMENTS) if taken is None else taken
     if target.startswith("hf:"):
         configuration = HF_CONFIGURATIONS.get(target.removeprefix("hf:"), ("",))[0]
@@ -318,7 +318,7 @@ def failure(finished: Finished, log: Path, stage: str) -> tuple[str, str | None]
     """The outcome of a process, and why it is not ok."""
     if finished.timed_out:
         return TIMED_OUT, f"no end after {finished.seconds:.0f} s, while {stage}"
-    errors = said_errors(log)
+    errors = errors_written(log)
     if errors:
         return FAILED, errors[-1].paragraph
     if finished.exit_code < 0:

@@ -15,10 +15,10 @@ from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, bytes
 from ncu_launch.operators.contractions import linear
 from ncu_launch.operators.elementwise import of_first
 from ncu_launch.operators.packed_products import (
-    asked_type,
     columns_of,
     integer_product,
     packed_weight,
+    requested_type,
     scaled_product,
     sparse_product,
     type_at,
@@ -237,7 +237,7 @@ def _float8_linear() -> Formula:
         return weight[0] * prod(weight[3:])
 
     def result(call: Call) -> Tensor:
-        return Tensor((*call.tensor(0).shape[:-1], columns(call)), asked_type(5)(call))
+        return Tensor((*call.tensor(0).shape[:-1], columns(call)), requested_type(5)(call))
 
     return Formula(
         lambda call: 2.0 * call.tensor(0).elements * columns(call), lambda call: float(call.given_bytes((0, 2, 4))),
@@ -316,14 +316,14 @@ def _in_blocks_of_nibbles(call: Call) -> tuple[int, int, int]:
 
 
 def _or_type_of_scale(call: Call) -> str:
-    return type_at(1)(call) if call.value(5) is None else asked_type(5)(call)
+    return type_at(1)(call) if call.value(5) is None else requested_type(5)(call)
 
 
 INTEGER_PRODUCTS: dict[str, Formula] = {
     "torchao::int_matmul": integer_product(_of_matrices, lambda call: "int32", (0, 1)),
     "torchao::int_scaled_matmul": integer_product(_of_matrices, type_at(2), (0, 1, 2)),
     "torchao::scaled_int8_mm": integer_product(_of_matrices, type_at(2), (0, 1, 2, 3)),
-    "torchao::da8w4_linear_cpu": integer_product(_in_blocks_of_nibbles, asked_type(8), range(8)),
+    "torchao::da8w4_linear_cpu": integer_product(_in_blocks_of_nibbles, requested_type(8), range(8)),
     "torchao::marlin_qqq_gemm": integer_product(_stated(6, "mnk"), lambda call: "float16", range(5)),
     "torchao::rowwise_scaled_linear_cutlass_s8s4": integer_product(
         _in_nibbles(input_too=False), _or_type_of_scale, range(5)
@@ -358,11 +358,11 @@ def _in_blocks(scale: str, elements: Callable[[Call], int], copies: Callable[[Ca
 
 
 def _or_float32(place: int) -> Callable[[Call], str]:
-    return lambda call: "float32" if call.value(place) is None else asked_type(place)(call)
+    return lambda call: "float32" if call.value(place) is None else requested_type(place)(call)
 
 
 def _dequantised(call: Call) -> Tensor:
-    return call.tensor(0)._replace(dtype=asked_type(2)(call))
+    return call.tensor(0)._replace(dtype=requested_type(2)(call))
 
 
 def _causal_softmax(operations: int, tensors: int = 1) -> Formula:
@@ -415,8 +415,8 @@ _OF_LIBRARIES: dict[str, Formula] = {
         RMS_NORM + RESIDUAL + 1, read=(0, 1, 2), also_written=bytes_at(1)
     ),
     "sgl_kernel::rotary_embedding": _rotary(),
-    "sgl_kernel::fp8_scaled_mm": scaled_product(asked_type(4), bias=5),
-    "sgl_kernel::int8_scaled_mm": scaled_product(asked_type(4), bias=5),
+    "sgl_kernel::fp8_scaled_mm": scaled_product(requested_type(4), bias=5),
+    "sgl_kernel::int8_scaled_mm": scaled_product(requested_type(4), bias=5),
     "sglang::store_cache": _cached(),
     "sgl_kernel::gptq_marlin_gemm": _marlin(10, (2, 3, 4, 5)),
     # AITER: aiter/ops/rmsnorm.py, aiter/ops/activation.py, aiter/tuned_gemm.py
@@ -431,11 +431,11 @@ _OF_LIBRARIES: dict[str, Formula] = {
     # torchao: torchao/ops.py (quant_llm_linear in v0.7.0's), prototype/mx_formats/kernels.py,
     # prototype/blockwise_fp8_training/kernels.py
     "torchao::mx_fp8_bf16": scaled_product(lambda call: "bfloat16"),
-    "torchao::blockwise_scaled_mm": scaled_product(asked_type(6)),
+    "torchao::blockwise_scaled_mm": scaled_product(requested_type(6)),
     "torchao::triton_fp8_gemm_1x128_128x128": scaled_product(_or_float32(5)),
     "torchao::triton_fp8_gemm_1x128_128x1": scaled_product(_or_float32(5)),
     "torchao::rowwise_scaled_linear_sparse_cutlass_f8f8": sparse_product(
-        2, 0, (3, 5), lambda call: type_at(1)(call) if call.value(6) is None else asked_type(6)(call), of_weight=True
+        2, 0, (3, 5), lambda call: (type_at(1) if call.value(6) is None else requested_type(6))(call), of_weight=True
     ),
     "torchao::float8_linear_cpu": _float8_linear(),
     "torchao::quant_llm_linear": _quant_llm(),

@@ -17,7 +17,7 @@ Type = Callable[[Call], str]
 RECURRENT = "2 x inputs of all moments x weights (definitions in the documentation of torch.nn.LSTM and GRU)"
 
 
-def asked_type(place: int) -> Type:
+def requested_type(place: int) -> Type:
     """The result type of a product: its first matrix's, unless another is given at position `place`."""
 
     def kind(call: Call) -> str:
@@ -242,17 +242,17 @@ def _cudnn_depth(call: Call) -> int:
 
 
 PACKED_PRODUCTS: dict[str, Formula] = {
-    "aten::_scaled_mm": scaled_product(asked_type(6), bias=4),
-    "aten::_scaled_mm_v2": scaled_product(asked_type(9), bias=8),
-    "aten::_sparse_semi_structured_mm": sparse_product(0, 2, (1,), asked_type(3)),
-    "aten::_sparse_semi_structured_addmm": sparse_product(1, 3, (0, 2), asked_type(6)),
-    "aten::_sparse_semi_structured_linear": sparse_product(1, 0, (2, 3), asked_type(5), of_weight=True),
+    "aten::_scaled_mm": scaled_product(requested_type(6), bias=4),
+    "aten::_scaled_mm_v2": scaled_product(requested_type(9), bias=8),
+    "aten::_sparse_semi_structured_mm": sparse_product(0, 2, (1,), requested_type(3)),
+    "aten::_sparse_semi_structured_addmm": sparse_product(1, 3, (0, 2), requested_type(6)),
+    "aten::_sparse_semi_structured_linear": sparse_product(1, 0, (2, 3), requested_type(5), of_weight=True),
     "aten::_weight_int8pack_mm": weight_only([2]),
     "aten::_weight_int4pack_mm": packed_weight(columns_of(3, 1), [3]),
     "aten::_weight_int4pack_mm_for_cpu": packed_weight(columns_of(3, 1), [3]),
-    "aten::_grouped_mm": grouped(2, 3, asked_type(4)),
-    "aten::_scaled_grouped_mm": grouped(4, 5, asked_type(7)),
-    "aten::_scaled_grouped_mm_v2": grouped(8, 9, asked_type(10)),
+    "aten::_grouped_mm": grouped(2, 3, requested_type(4)),
+    "aten::_scaled_grouped_mm": grouped(4, 5, requested_type(7)),
+    "aten::_scaled_grouped_mm_v2": grouped(8, 9, requested_type(10)),
     "aten::_cudnn_rnn": _recurrent(lambda call: call.tensors(1), _cudnn_depth),
     "aten::miopen_rnn": _recurrent(
         lambda call: call.tensors(1), lambda call: int(call.value(6)) * (2 if call.value(11) else 1)

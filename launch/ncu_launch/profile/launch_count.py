@@ -25,7 +25,7 @@ from ncu_launch.profile.plan import Plan, Request
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, end_with_the_parent, own_environment, run
 from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.targets.user_functions import is_function
-from ncu_launch.workload.meta_device_process import said_errors, why_not
+from ncu_launch.workload.meta_device_process import errors_written, why_not
 from ncu_launch.workload.workload import Step, exit_code_of, prepared
 from ncu_launch.workload_spec import Workload
 
@@ -79,7 +79,7 @@ def launch_counts_of(
             raise KeyboardInterrupt
         found = object_in(counts)
         if not found:
-            error = next(iter(said_errors(log)), None)
+            error = next(iter(errors_written(log)), None)
             return why_not(error, log, timeout if finished.timed_out else None)
         return LaunchCounts(found["warm"], tuple(found["iterations"]))
 

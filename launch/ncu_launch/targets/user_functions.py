@@ -51,7 +51,7 @@ def in_any_folder(target: str) -> str:
     return f"{Path(place).absolute()}:{name}" if is_function(target) and place.endswith(".py") else target
 
 
-def sizes_taken(target: str) -> frozenset[str] | None:
+def accepted_sizes(target: str) -> frozenset[str] | None:
     """Which of batch, input and sequence a function, or `make_inputs` beside it, accepts, according to its source.
 
     None if the source does not show it.
@@ -162,7 +162,7 @@ def called(target: str, workload: Workload, device: str) -> CalledFunction:
     if workload.inputs_of:
         return _called_as_another(target, function, arguments, workload, device)
     of_maker = arguments_of(maker) if maker is not None else {}
-    sizes = _sizes_asked(target, workload, {**of_maker, **arguments})
+    sizes = _requested_sizes(target, workload, {**of_maker, **arguments})
     values_of(target, _known_to_neither(workload, arguments, of_maker), arguments)  # raises for any name
     given = _given(target, workload, arguments, sizes, device)
     missing = [one.name for one in arguments.values() if one.is_required and one.name not in given]
@@ -273,7 +273,7 @@ def _is_module(made: Any) -> bool:
     return isinstance(made, nn.Module)
 
 
-def _sizes_asked(target: str, workload: Workload, arguments: Mapping[str, Argument]) -> dict[str, int]:
+def _requested_sizes(target: str, workload: Workload, arguments: Mapping[str, Argument]) -> dict[str, int]:
     """The sizes to pass. Raises `WrongUsage` for a requested size that no argument takes."""
     asked = {"batch": workload.batch_size, "input": workload.input_size, "sequence": workload.sequence_length}
     taken: dict[str, int] = {}

@@ -28,7 +28,7 @@ class CpuLoad:
     """Measures how busy the CPU was with other programs between two calls."""
 
     def __init__(self) -> None:
-        self._before = _taken()
+        self._before = _cpu_totals()
 
     def others(self) -> float | None:
         """The share of the CPU that other programs took since the last call, or since the start: 0 to 1.
@@ -38,7 +38,7 @@ class CpuLoad:
         """
         if os.environ.get(SETTING):
             return None
-        before, now = self._before, _taken()
+        before, now = self._before, _cpu_totals()
         if before is None or now is None or now[0] - before[0] < SHORTEST_S:
             return None
         self._before = now
@@ -52,7 +52,7 @@ def cpu_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _taken() -> tuple[float, float, float, float] | None:
+def _cpu_totals() -> tuple[float, float, float, float] | None:
     """Totals so far, in seconds: wall clock, busy time of all CPUs, this process and its children; the number of CPUs.
 
     None if the system does not report one of them to psutil, as in some containers: then the load is unknown, not 0.

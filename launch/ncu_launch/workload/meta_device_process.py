@@ -70,7 +70,7 @@ def expectations_of(workloads: Sequence[Workload]) -> list[Expectation]:
         finished = run(command, folder / "log", timeout=timeout, environment=environment)
         if finished.interrupted:
             raise KeyboardInterrupt
-        errors = iter(said_errors(folder / "log"))
+        errors = iter(errors_written(folder / "log"))
         found = []
         for _, records, summary in asked:
             if records.is_file() and summary.is_file():
@@ -102,6 +102,6 @@ def why_not(error: NcuBenchError | None, log: Path, timeout_s: float | None) -> 
     return said[-1][:200] if said else "The process that counts its operators gave no reason."
 
 
-def said_errors(log: Path) -> list[NcuBenchError]:
+def errors_written(log: Path) -> list[NcuBenchError]:
     """The errors that one of our processes wrote, each on its own line."""
     return [error for error in map(error_in_line, lines_of(log)) if error is not None]

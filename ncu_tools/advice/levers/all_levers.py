@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ncu_tools.advice.levers import instructions, memory, parallelism, replacements, tiles
-from ncu_tools.advice.levers.lever import LEVERS, Lever, Pulled, told_of_levers
+from ncu_tools.advice.levers.lever import LEVERS, Lever, Pulled, lever_texts
 
 __all__ = [
     "LEVERS",
     "Lever",
     "Pulled",
     "instructions",
+    "lever_texts",
     "memory",
     "parallelism",
     "replacements",
     "tiles",
-    "told_of_levers",
 ]

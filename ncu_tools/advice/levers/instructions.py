@@ -27,39 +27,41 @@ def _waits_for_instructions(one: Situation) -> float:
     """The share of a warp's time that instructions themselves cost; a default by the busiest pipe without stalls."""
     if one.has_stalls:
         return one.waits(*INSTRUCTION_WAITS)
-    told = constants()["instructions"]
-    return float(told["waits_at_a_pipe" if one.kernel.bound[0] in SM_PIPES else "waits"])
+    facts = constants()["instructions"]
+    return float(facts["waits_at_a_pipe" if one.kernel.bound[0] in SM_PIPES else "waits"])
 
 
 @lever("fewer-instructions")
 def fewer_instructions(one: Situation) -> Pulled | None:
     """Integer, move, control and conversion instructions beside the work itself."""
-    told = constants()["instructions"]
+    facts = constants()["instructions"]
     busiest = max((one.busy(name) for name in BUSY if one.busy(name) >= 0), default=math.nan)
     waits = _waits_for_instructions(one)
     if one.code is not None:
         others, slow = one.code.share("integer", "move", "control", "conversion"), one.slow_share
-        evidence = [one.told("integer, move, control and conversion instructions", others, "fraction", "instructions")]
+        evidence = [
+            one.evidence("integer, move, control and conversion instructions", others, "fraction", "instructions")
+        ]
     else:
-        others, slow, evidence = told["unknown_others"], 0.0, []
-    if one.is_reduction and one.uses_shared_memory and one.busy("l1") > told["busy"]:
+        others, slow, evidence = facts["unknown_others"], 0.0, []
+    if one.is_reduction and one.uses_shared_memory and one.busy("l1") > facts["busy"]:
         return _by_shuffles(one, others)
     if not math.isnan(busiest):
-        evidence.append(one.told("the busiest of issue slots and pipes, busy", busiest, "fraction", *PIPES))
-    if is_contended(one) or (busiest < told["busy"] and waits < told["waiting"]):
+        evidence.append(one.evidence("the busiest of issue slots and pipes, busy", busiest, "fraction", *PIPES))
+    if is_contended(one) or (busiest < facts["busy"] and waits < facts["waiting"]):
         why = "warps wait for one another" if is_contended(one) else "neither issue slots nor a pipe are busy"
         return nothing(why, *evidence)
-    left = keeps(told["of_others"] * others + told["of_slow"] * slow, told["strength"])
+    left = keeps(facts["of_others"] * others + facts["of_slow"] * slow, facts["strength"])
     return Pulled(Effect(dict.fromkeys(PIPES, left), waits_keep(waits, left)), evidence, uses_code=one.code is not None)
 
 
 def _by_shuffles(one: Situation, others: float) -> Pulled:
     """A sum over a block in shared memory that keeps L1 busy: shuffles do it within warps, without L1 and barriers."""
-    told = constants()["instructions"]
-    left = Left(*told["shuffled"])
-    issue = keeps(told["of_others"] * others, told["strength"])
-    waits = one.waits(*SHARED_WAITS, "barrier") if one.has_stalls else told["waits"]
-    evidence = one.told("L1 and shared memory busy with a sum over a block", one.busy("l1"), "fraction", "l1")
+    facts = constants()["instructions"]
+    left = Left(*facts["shuffled"])
+    issue = keeps(facts["of_others"] * others, facts["strength"])
+    waits = one.waits(*SHARED_WAITS, "barrier") if one.has_stalls else facts["waits"]
+    evidence = one.evidence("L1 and shared memory busy with a sum over a block", one.busy("l1"), "fraction", "l1")
     work = {**dict.fromkeys(PIPES, issue), "l1": left, "lsu": left}
     return Pulled(Effect(work, waits_keep(waits, left)), [evidence], uses_code=one.code is not None)
 
@@ -67,9 +69,9 @@ def _by_shuffles(one: Situation, others: float) -> Pulled:
 @lever("contract-and-fast-math")
 def contract_and_fast_math(one: Situation) -> Pulled | None:
     """Divisions and roots in full precision, multiplications and additions apart."""
-    told = constants()["fast_math"]
+    facts = constants()["fast_math"]
     removable = one.slow_share + one.contractible if one.code is not None else one.contractible
-    evidence = one.told(
+    evidence = one.evidence(
         "instructions of divisions and roots, and pairs to contract",
         removable,
         "fraction",
@@ -77,14 +79,14 @@ def contract_and_fast_math(one: Situation) -> Pulled | None:
         "fmul",
         "dmul",
     )
-    if one.code is None and one.busy("fp64") > told["fp64_busy"] and not removable > told["unknown_fp64"]:
-        removable = told["unknown_fp64"]
-        evidence = one.told("FP64 pipe busy", one.busy("fp64"), "fraction", "fp64")
+    if one.code is None and one.busy("fp64") > facts["fp64_busy"] and not removable > facts["unknown_fp64"]:
+        removable = facts["unknown_fp64"]
+        evidence = one.evidence("FP64 pipe busy", one.busy("fp64"), "fraction", "fp64")
     if math.isnan(removable):
         return None
-    if removable < told["least"]:
+    if removable < facts["least"]:
         return nothing("few divisions, roots or pairs to contract", evidence)
-    left = keeps(removable, told["strength"])
+    left = keeps(removable, facts["strength"])
     pipes = dict.fromkeys(("issue", "alu", "fma", "xu", "fp64"), left)
     waits = waits_keep(_waits_for_instructions(one), left)
     return Pulled(Effect(pipes, waits), [evidence], uses_code=one.code is not None)
@@ -93,15 +95,15 @@ def contract_and_fast_math(one: Situation) -> Pulled | None:
 @lever("divergence")
 def divergence(one: Situation) -> Pulled | None:
     """Threads of warps that are switched off while others work."""
-    told = constants()["divergence"]
+    facts = constants()["divergence"]
     lanes = one.get("lanes")
     if math.isnan(lanes):
         return None
-    evidence = one.told("threads of a warp that take part", lanes, "thread", "lanes")
+    evidence = one.evidence("threads of a warp that take part", lanes, "thread", "lanes")
     missing = 1 - lanes / min(WARP, one.get("warp_threads", WARP) or WARP)
-    if missing < told["least"]:
+    if missing < facts["least"]:
         return nothing("nearly all threads take part", evidence)
-    left = keeps(missing, told["strength"])
+    left = keeps(missing, facts["strength"])
     waits = waits_keep(one.waits("wait", "branch_resolving", "barrier", "math_pipe_throttle", "dispatch_stall"), left)
     return Pulled(Effect(dict.fromkeys((*PIPES, "lsu", "l1"), left), waits), [evidence])
 
@@ -109,12 +111,12 @@ def divergence(one: Situation) -> Pulled | None:
 @lever("release-build")
 def release_build(one: Situation) -> Pulled | None:
     """Code that was compiled without optimisation."""
-    told = constants()["release"]
+    facts = constants()["release"]
     if one.code is None or not one.code.has_text:
         return None
     moves = one.code.self_moves / one.code.total
-    if moves < told["least"]:
+    if moves < facts["least"]:
         return None
-    evidence = one.told("moves of a register to itself, of all instructions", moves, "fraction", "instructions")
-    left = Left(*told["left"])
+    evidence = one.evidence("moves of a register to itself, of all instructions", moves, "fraction", "instructions")
+    left = Left(*facts["left"])
     return Pulled(Effect(dict.fromkeys(("issue", "alu", "fma"), left), left), [evidence], uses_code=True)

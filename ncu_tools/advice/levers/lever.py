@@ -50,7 +50,7 @@ def lever(name: str) -> Callable[[Lever], Lever]:
 
 
 @cache
-def told_of_levers() -> Mapping[str, Mapping[str, Any]]:
+def lever_texts() -> Mapping[str, Mapping[str, Any]]:
     """Lever -> its title, remedy, model, source, next command, and whether it stands apart (`levers.toml`)."""
     return table_beside(__file__, "levers")
 

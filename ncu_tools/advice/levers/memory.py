@@ -23,19 +23,19 @@ from ncu_tools.advice.situation.model import ALL, Effect, Left
 @lever("coalesce")
 def coalesce(one: Situation) -> Pulled | None:
     """Accesses that touch more sectors than their bytes need."""
-    told = constants()["coalesce"]
+    facts = constants()["coalesce"]
     excess, metrics = one.excess
     if math.isnan(excess):
         return None
-    evidence = one.told("sectors for each that is needed", excess, "", *metrics)
-    if excess < told["least"]:
+    evidence = one.evidence("sectors for each that is needed", excess, "", *metrics)
+    if excess < facts["least"]:
         return nothing("accesses are coalesced", evidence)
-    l2, dram = falls_by(excess, told["l2"]), one.dram_excess
+    l2, dram = falls_by(excess, facts["l2"]), one.dram_excess
     of_dram = Left.all(max(1 / dram, 1 / excess)) if dram > 1 else ALL
     if math.isnan(dram):
-        of_dram = falls_by(excess, told["dram"])
+        of_dram = falls_by(excess, facts["dram"])
     of_l1 = Left.all(1 / _l1_passes(one, excess))
-    waits = waits_keep(one.waits(*MEMORY_WAITS), falls_by(excess, told["waiting"]))
+    waits = waits_keep(one.waits(*MEMORY_WAITS), falls_by(excess, facts["waiting"]))
     return Pulled(Effect({"l2": l2, "xbar": l2, "l1": of_l1, "dram": of_dram}, waits), [evidence])
 
 
@@ -49,25 +49,27 @@ def _l1_passes(one: Situation, excess: float) -> float:
 @lever("widen-accesses")
 def widen_accesses(one: Situation) -> Pulled | None:
     """Loads and stores of fewer than 16 bytes a thread."""
-    told = constants()["widen"]
+    facts = constants()["widen"]
     width, is_certain = one.access_width
     evidence = (
-        one.told("bytes of a thread's access", width, "byte", "load_sectors", "load_requests") if is_certain else None
+        one.evidence("bytes of a thread's access", width, "byte", "load_sectors", "load_requests")
+        if is_certain
+        else None
     )
     shown = [evidence] if evidence is not None else []
-    if width > told["wide"]:
+    if width > facts["wide"]:
         return nothing("accesses are wide", *shown)
-    if one.excess[0] > told["most_excess"]:
+    if one.excess[0] > facts["most_excess"]:
         return nothing("accesses are not coalesced, which comes first", *shown)
-    if one.busy("dram") > told["dram_at_roof"]:
+    if one.busy("dram") > facts["dram_at_roof"]:
         return nothing("DRAM is at its roof", *shown)
     ratio = 16.0 / width
     if is_contended(one):
         return Pulled(Effect(time=Left(1 / (1.5 * ratio), 1.2 / ratio, 0.9)), shown, uses_code=one.code is not None)
-    gone = share(told["issue"] * one.memory_instructions * (1 - 1 / ratio))
-    issue = keeps(gone, told["strength"])
+    gone = share(facts["issue"] * one.memory_instructions * (1 - 1 / ratio))
+    issue = keeps(gone, facts["strength"])
     requests = Left(1 / ratio, 0.5 * (1 + 1 / ratio), 1.0)
-    waits = waits_keep(one.waits("long_scoreboard", "lg_throttle", "mio_throttle"), falls_by(ratio, told["waiting"]))
+    waits = waits_keep(one.waits("long_scoreboard", "lg_throttle", "mio_throttle"), falls_by(ratio, facts["waiting"]))
     work = {"issue": issue, "alu": issue, "lsu": requests}
     return Pulled(Effect(work, waits), shown, uses_code=one.code is not None, is_guess=not is_certain)
 
@@ -75,30 +77,32 @@ def widen_accesses(one: Situation) -> Pulled | None:
 @lever("constant-memory")
 def constant_memory(one: Situation) -> Pulled | None:
     """Loads of one address by all threads of a warp: small tables, filters, parameters."""
-    told = constants()["constant"]
+    facts = constants()["constant"]
     if one.uses_tensor_cores:
         return None
     if one.code is None or not one.code.global_loads:
-        uniform = 0 < one.sectors_per("load") < told["sectors_of_one_address"] and one.get("lanes", 32.0) > 16
+        uniform = 0 < one.sectors_per("load") < facts["sectors_of_one_address"] and one.get("lanes", 32.0) > 16
         if not uniform:
             return (
                 nothing("no loads of one address were seen")
                 if one.get("load_requests", 0.0) > 0 or one.busy("l1") > 0
                 else None
             )
-        of_loads, beside = told["unknown_share"], 0.25
+        of_loads, beside = facts["unknown_share"], 0.25
         sectors = one.sectors_per("load")
-        evidence = one.told("sectors of a load", sectors, "sector", "sectors_per_load", "load_sectors", "load_requests")
+        evidence = one.evidence(
+            "sectors of a load", sectors, "sector", "sectors_per_load", "load_sectors", "load_requests"
+        )
     else:
         of_loads = one.code.uniform_loads / one.code.global_loads
         beside = one.code.share("integer", "move")
-        evidence = one.told("global loads of one address for a warp", of_loads, "fraction", "instructions")
+        evidence = one.evidence("global loads of one address for a warp", of_loads, "fraction", "instructions")
     if of_loads < 0.1:
         return nothing("few loads have one address for a warp", evidence)
-    weight = told["in_products"] if one.is_gemm else 1.0
-    instructions = keeps(weight * of_loads * (one.memory_instructions + told["addresses"] * beside), told["strength"])
-    integer = keeps(weight * of_loads * told["integer"], told["strength"])
-    memory = keeps(weight * of_loads, told["strength"])
+    weight = facts["in_products"] if one.is_gemm else 1.0
+    instructions = keeps(weight * of_loads * (one.memory_instructions + facts["addresses"] * beside), facts["strength"])
+    integer = keeps(weight * of_loads * facts["integer"], facts["strength"])
+    memory = keeps(weight * of_loads, facts["strength"])
     waits = waits_keep(one.waits("lg_throttle", "math_pipe_throttle", "wait"), memory)
     work = {"issue": instructions, "alu": integer, "lsu": memory, "l1": memory}
     return Pulled(Effect(work, waits), [evidence], uses_code=one.code is not None)
@@ -107,16 +111,16 @@ def constant_memory(one: Situation) -> Pulled | None:
 @lever("local-memory")
 def local_memory(one: Situation) -> Pulled | None:
     """Registers that were spilled, and arrays of threads that lie in memory."""
-    told = constants()["local"]
+    facts = constants()["local"]
     of_all = one.local_share
     if math.isnan(of_all):
         return None
-    evidence = one.told("instructions on local memory", of_all, "fraction", "local_loads", "local_stores", "spills")
-    if of_all < told["least"]:
+    evidence = one.evidence("instructions on local memory", of_all, "fraction", "local_loads", "local_stores", "spills")
+    if of_all < facts["least"]:
         return nothing("local memory is hardly used", evidence)
     of_accesses = share(of_all / max(one.memory_instructions + of_all, of_all))
-    traffic = keeps(of_accesses, told["strength"])
-    issue = keeps(of_all * told["issue"], told["strength"])
+    traffic = keeps(of_accesses, facts["strength"])
+    issue = keeps(of_all * facts["issue"], facts["strength"])
     waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), traffic)
     work = {**dict.fromkeys(("l1", "lsu", "l2", "xbar", "dram"), traffic), "issue": issue}
     return Pulled(Effect(work, waits), [evidence], uses_code=one.code is not None)

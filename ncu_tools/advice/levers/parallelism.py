@@ -19,58 +19,58 @@ HIDDEN_BY_WARPS = (
 
 def is_contended(one: Situation) -> bool:
     """True if warps wait for one another: nothing is busy though there is work for every SM, or one L2 slice is."""
-    told = constants()["contention"]
+    facts = constants()["contention"]
     slice_busy, slice_mean = one.get("slice_busy"), one.get("slice_mean")
-    if slice_busy > told["slice_busy"] and slice_mean < told["slice_mean"] * slice_busy:
+    if slice_busy > facts["slice_busy"] and slice_mean < facts["slice_mean"] * slice_busy:
         return True
-    if not one.bound < told["most_busy"] or not one.get("waves", one.blocks_per_sm) >= 1:
+    if not one.bound < facts["most_busy"] or not one.get("waves", one.blocks_per_sm) >= 1:
         return False
-    return bool(one.cycles_per_instruction > told["least_cycles"])
+    return bool(one.cycles_per_instruction > facts["least_cycles"])
 
 
 @lever("privatise-atomics")
 def privatise_atomics(one: Situation) -> Pulled | None:
     """Updates of few addresses by many threads, which queue."""
-    told = constants()["contention"]
+    facts = constants()["contention"]
     if one.code is not None and not one.code.of(r"ATOM|RED(?!UX)"):
         return None
     evidence = [
-        one.told(
+        one.evidence(
             "cycles between two instructions of a warp", one.cycles_per_instruction, "cycle", "latency", "achieved"
         ),
-        one.told("the busiest resource, busy", one.bound, "fraction", *one.kernel.bound[:1]),
+        one.evidence("the busiest resource, busy", one.bound, "fraction", *one.kernel.bound[:1]),
     ]
     if not is_contended(one):
         if one.code is not None or one.get("atomics", 0.0) > 0:
             return nothing("updates do not queue", *evidence)
         return None
-    time = Left(*(min(1.0, max(left, one.bound / told["busy_after"])) for left in told["left"]))
+    time = Left(*(min(1.0, max(left, one.bound / facts["busy_after"])) for left in facts["left"]))
     return Pulled(Effect(time=time), evidence, uses_code=one.code is not None)
 
 
 @lever("block-size")
 def block_size(one: Situation) -> Pulled | None:
     """Blocks too small or too large for what the kernel does."""
-    told = constants()["blocks"]
+    facts = constants()["blocks"]
     threads = one.threads
     if not threads > 0:
         return _nothing_is_busy(one)
-    evidence = one.told("threads of a block", threads, "thread", "threads")
+    evidence = one.evidence("threads of a block", threads, "thread", "threads")
     if threads < WARP and one.bound < 0.5:
         lanes = threads / WARP
         return Pulled(Effect(time=Left(lanes / 32, lanes / 8, lanes**0.5)), [evidence])
-    if is_contended(one) and threads < told["usual"]:
-        larger = told["usual"] / threads
+    if is_contended(one) and threads < facts["usual"]:
+        larger = facts["usual"] / threads
         return Pulled(Effect(time=Left(0.7 / larger, min(1.0, 1.6 / larger), 1.0)), [evidence])
     if (one.get("limit_warps") <= 1 and one.get("theoretical") < 0.8) or one.get("limit_blocks") < one.get(
         "limit_warps"
     ):
-        fitting = one.told("warps that fit on an SM", one.get("theoretical"), "fraction", "theoretical")
+        fitting = one.evidence("warps that fit on an SM", one.get("theoretical"), "fraction", "theoretical")
         gain = 1 / max(one.get("theoretical", 0.7), 0.3)
         return Pulled(Effect({}, falls_by(gain, constants()["occupancy"]["waiting"])), [evidence, fitting])
     if not one.kernel.busy and math.isnan(one.excess[0]):
-        return Pulled(Effect(time=Left(*told["unknown"])), [evidence], is_guess=True)
-    return Pulled(Effect({}, Left(*told["any"])), [evidence], nothing="other sizes change little")
+        return Pulled(Effect(time=Left(*facts["unknown"])), [evidence], is_guess=True)
+    return Pulled(Effect({}, Left(*facts["any"])), [evidence], nothing="other sizes change little")
 
 
 def _nothing_is_busy(one: Situation) -> Pulled | None:
@@ -79,28 +79,28 @@ def _nothing_is_busy(one: Situation) -> Pulled | None:
     if math.isnan(memory) or not one.bound < constants()["contention"]["most_busy"]:
         return None
     busy = max(one.bound / 0.9, 0.002)
-    evidence = one.told("the busiest resource, busy", one.bound, "fraction", one.kernel.bound[0])
+    evidence = one.evidence("the busiest resource, busy", one.bound, "fraction", one.kernel.bound[0])
     return Pulled(Effect(time=Left(busy / 3, busy, min(1.0, busy * 4))), [evidence])
 
 
 @lever("grid-size")
 def grid_size(one: Situation) -> Pulled | None:
     """Fewer blocks than SMs, or a last wave that is nearly empty."""
-    told = constants()["blocks"]
+    facts = constants()["blocks"]
     per_sm, waves = one.blocks_per_sm, one.get("waves")
     if math.isnan(per_sm) and math.isnan(one.get("blocks")):
         return _nothing_is_busy(one)
-    evidence = [one.told("blocks for each SM", per_sm, "block", "blocks", "sm_count")]
+    evidence = [one.evidence("blocks for each SM", per_sm, "block", "blocks", "sm_count")]
     if per_sm < 1:
-        if one.kernel.time_ns < told["short_ns"]:
-            return Pulled(Effect(time=Left(*told["short"])), evidence)
+        if one.kernel.time_ns < facts["short_ns"]:
+            return Pulled(Effect(time=Left(*facts["short"])), evidence)
         shared = max((one.busy(name) for name in ("dram", "l2") if one.busy(name) > 0), default=0.0) / 0.9
-        exponents = told["split"] if per_sm < 0.5 else told["split_little"]
+        exponents = facts["split"] if per_sm < 0.5 else facts["split_little"]
         return Pulled(Effect(time=Left(*(min(1.0, max(shared, per_sm**exponent)) for exponent in exponents))), evidence)
-    if 1 < waves < told["few_waves"]:
+    if 1 < waves < facts["few_waves"]:
         last = (math.ceil(waves) - waves) / math.ceil(waves)
-        evidence.append(one.told("waves", waves, "wave", "waves"))
-        return Pulled(Effect(time=Left(*(1 - last * part for part in told["last_wave"]))), evidence)
+        evidence.append(one.evidence("waves", waves, "wave", "waves"))
+        return Pulled(Effect(time=Left(*(1 - last * part for part in facts["last_wave"]))), evidence)
     if per_sm > 0:
         return nothing("every SM has blocks already", *evidence)
     return None
@@ -109,62 +109,62 @@ def grid_size(one: Situation) -> Pulled | None:
 @lever("balance")
 def balance(one: Situation) -> Pulled | None:
     """SMs that end long before others though the grid has blocks for all."""
-    told = constants()["balance"]
+    facts = constants()["balance"]
     idle, tail, empty = one.get("idle"), one.get("tail", 0.0), one.get("empty_sms", 0.0)
     uneven = idle - empty - min(tail, max(0.0, idle - empty))
     if math.isnan(uneven):
         return None
-    evidence = one.told("time that an SM has no work, mean over SMs", idle, "fraction", "idle")
-    if uneven < told["least"] or one.kernel.time_ns < told["least_ns"]:
+    evidence = one.evidence("time that an SM has no work, mean over SMs", idle, "fraction", "idle")
+    if uneven < facts["least"] or one.kernel.time_ns < facts["least_ns"]:
         return nothing("SMs have work alike", evidence)
-    return Pulled(Effect(time=Left(*(1 - uneven * part for part in told["strength"]))), [evidence])
+    return Pulled(Effect(time=Left(*(1 - uneven * part for part in facts["strength"]))), [evidence])
 
 
 @lever("occupancy")
 def occupancy(one: Situation) -> Pulled | None:
     """Fewer warps on an SM than it holds, by registers, shared memory or the block."""
-    told = constants()["occupancy"]
+    facts = constants()["occupancy"]
     most, registers = one.get("theoretical"), one.get("registers")
     if not most > 0:
         return None
     evidence = [
-        one.told("warps that fit on an SM, of its slots", most, "fraction", "theoretical"),
-        one.told("registers of a thread", registers, "register", "registers"),
+        one.evidence("warps that fit on an SM, of its slots", most, "fraction", "theoretical"),
+        one.evidence("registers of a thread", registers, "register", "registers"),
     ]
     evidence = [each for each in evidence if not math.isnan(each.value)]
-    if most > told["enough"]:
+    if most > facts["enough"]:
         return nothing("warps fill the SMs", *evidence)
     if one.blocks_per_sm < 1 or one.get("waves") < 1:
-        if registers > told["many_registers"]:
-            return Pulled(Effect({}, Left(*told["fewer_registers"])), evidence)
+        if registers > facts["many_registers"]:
+            return Pulled(Effect({}, Left(*facts["fewer_registers"])), evidence)
         return nothing("the grid has no more warps than are on the SMs", *evidence)
-    if one.bound > told["busy_enough"]:
+    if one.bound > facts["busy_enough"]:
         return nothing(f"{one.bound_title} is busy for {percent(one.bound)} of the time all the same", *evidence)
-    work = {name: Left(1.0, 1.0, told["issue"]) for name in ("issue", "alu", "fma")}
+    work = {name: Left(1.0, 1.0, facts["issue"]) for name in ("issue", "alu", "fma")}
     hidden = one.kernel.stalled(*HIDDEN_BY_WARPS)
-    left = falls_by(min(1 / most, told["most_gain"]), told["waiting"])
+    left = falls_by(min(1 / most, facts["most_gain"]), facts["waiting"])
     if math.isnan(hidden):
         return Pulled(Effect(work, left), evidence)
-    evidence.append(one.told("time that a warp waits for what other warps hide", hidden, "fraction", "stalls"))
+    evidence.append(one.evidence("time that a warp waits for what other warps hide", hidden, "fraction", "stalls"))
     return Pulled(Effect(work, waits_keep(hidden, left)), evidence)
 
 
 @lever("more-in-flight")
 def more_in_flight(one: Situation) -> Pulled | None:
     """Warps that wait for results, with no resource near its limit."""
-    told = constants()["in_flight"]
+    facts = constants()["in_flight"]
     waits = one.kernel.stalled("long_scoreboard", "wait", "short_scoreboard")
     evidence = (
         []
         if math.isnan(waits)
-        else [one.told("time that a warp waits for results", share(waits), "fraction", "stalls")]
+        else [one.evidence("time that a warp waits for results", share(waits), "fraction", "stalls")]
     )
-    if one.bound > told["busy_enough"]:
+    if one.bound > facts["busy_enough"]:
         return nothing(f"{one.bound_title} is busy for {percent(one.bound)} of the time", *evidence)
     if is_contended(one):
         return nothing("warps wait for one another", *evidence)
     if math.isnan(one.bound) and math.isnan(waits):
-        return Pulled(Effect(time=Left(*told["unknown"])), evidence, is_guess=True)
-    waits = told["unknown_waits"] if math.isnan(waits) else waits
-    left = [factor ** -told["exponent"] for factor in told["factor"]]
+        return Pulled(Effect(time=Left(*facts["unknown"])), evidence, is_guess=True)
+    waits = facts["unknown_waits"] if math.isnan(waits) else waits
+    left = [factor ** -facts["exponent"] for factor in facts["factor"]]
     return Pulled(Effect({}, waits_keep(waits, left)), evidence)

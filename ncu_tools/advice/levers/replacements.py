@@ -17,36 +17,36 @@ WITHOUT_TENSOR_CORES = ("3", "5", "6")
 @lever("fuse")
 def fuse(one: Situation) -> Pulled | None:
     """Kernels that pass data through DRAM or L2 to a neighbour, and those that are hardly longer than a launch."""
-    told = constants()["fuse"]
+    facts = constants()["fuse"]
     time = one.kernel.time_ns
-    if time < told["short_ns"]:
+    if time < facts["short_ns"]:
         floor = min(1.0, constants()["model"]["floor_ns"] / time)
-        evidence = one.told("time of a launch", time, "ns", "launch_ns")
-        return Pulled(Effect(time=Left(*(1 - floor * part for part in told["of_floor"])), has_floor=False), [evidence])
+        evidence = one.evidence("time of a launch", time, "ns", "launch_ns")
+        return Pulled(Effect(time=Left(*(1 - floor * part for part in facts["of_floor"])), has_floor=False), [evidence])
     memory = max((one.busy(name) for name in ("dram", "l2", "memory") if one.busy(name) >= 0), default=math.nan)
-    if not memory > told["busy"] or one.is_gemm:
+    if not memory > facts["busy"] or one.is_gemm:
         return None
-    left = Left(*told["left"])
-    evidence = one.told("DRAM, L2 or memory busy", memory, "fraction", "dram", "l2", "memory")
-    return Pulled(Effect({"dram": left, "l2": left, "xbar": left}, Left(*told["waiting"])), [evidence])
+    left = Left(*facts["left"])
+    evidence = one.evidence("DRAM, L2 or memory busy", memory, "fraction", "dram", "l2", "memory")
+    return Pulled(Effect({"dram": left, "l2": left, "xbar": left}, Left(*facts["waiting"])), [evidence])
 
 
 @lever("lower-precision")
 def lower_precision(one: Situation) -> Pulled | None:
     """FP64 or FP32 work and traffic that a narrower type can do."""
-    told = constants()["precision"]
+    facts = constants()["precision"]
     double = one.busy("fp64")
-    if double > told["fp64_busy"]:
-        evidence = one.told("FP64 pipe busy", double, "fraction", "fp64")
-        return Pulled(Effect({"fp64": Left(*told["fp64"])}, Left(*told["waiting"])), [evidence])
+    if double > facts["fp64_busy"]:
+        evidence = one.evidence("FP64 pipe busy", double, "fraction", "fp64")
+        return Pulled(Effect({"fp64": Left(*facts["fp64"])}, Left(*facts["waiting"])), [evidence])
     narrow = max((one.busy(name) for name in ("dram", "fma", "l2", "tensor") if one.busy(name) >= 0), default=math.nan)
-    if not narrow > told["busy"]:
+    if not narrow > facts["busy"]:
         return None
-    work = dict.fromkeys(("dram", "fma", "l2", "l1", "lsu", "xbar", "tensor"), Left(*told["half"]))
-    evidence = one.told(
+    work = dict.fromkeys(("dram", "fma", "l2", "l1", "lsu", "xbar", "tensor"), Left(*facts["half"]))
+    evidence = one.evidence(
         "the busiest of DRAM, L2, FMA and tensor pipe, busy", narrow, "fraction", "dram", "fma", "tensor"
     )
-    return Pulled(Effect(work, Left(*told["waiting"])), [evidence])
+    return Pulled(Effect(work, Left(*facts["waiting"])), [evidence])
 
 
 @lever("tensor-cores")
@@ -55,35 +55,35 @@ def tensor_cores(one: Situation) -> Pulled | None:
     is_product = one.is_product or one.looks_like_a_product
     if not is_product or one.uses_tensor_cores or one.kernel.capability.split(".")[0] in WITHOUT_TENSOR_CORES:
         return None
-    evidence = one.told("FMA pipe busy", one.busy("fma"), "fraction", "fma")
+    evidence = one.evidence("FMA pipe busy", one.busy("fma"), "fraction", "fma")
     return Pulled(Effect(time=Left(*constants()["tensor"]["left"])), [] if math.isnan(evidence.value) else [evidence])
 
 
 @lever("library-kernel")
 def library_kernel(one: Situation) -> Pulled | None:
     """Products, reductions, sorts and attention that a library has a kernel, another tile or a newer kernel for."""
-    told = constants()["library"]
+    facts = constants()["library"]
     newer = _left_by_newer_attention(one)
-    if newer is not None and one.bound <= told["dram_at_roof"]:
+    if newer is not None and one.bound <= facts["dram_at_roof"]:
         busiest, share = one.kernel.bound
         title = "the busiest resource of an older attention kernel, busy"
-        return Pulled(Effect(time=newer), [one.told(title, share, "fraction", busiest)])
+        return Pulled(Effect(time=newer), [one.evidence(title, share, "fraction", busiest)])
     is_product = one.is_product or one.looks_like_a_product
     if not is_product:
-        if one.is_from_a_library or not one.is_in_libraries or one.bound > told["dram_at_roof"]:
+        if one.is_from_a_library or not one.is_in_libraries or one.bound > facts["dram_at_roof"]:
             return None
-        return Pulled(Effect({}, Left(*told["known_pattern"])), is_guess=True)
+        return Pulled(Effect({}, Left(*facts["known_pattern"])), is_guess=True)
     pipe = "tensor" if one.uses_tensor_cores else "fma"
     useful = one.busy(pipe) * _multiply_adds(one) if pipe == "fma" else one.busy(pipe)
     title = "tensor pipe busy" if pipe == "tensor" else "FMA pipe busy with multiply-adds"
     if math.isnan(useful):
         if one.is_from_a_library:
             return None
-        useful, evidence = told["unknown"], []
+        useful, evidence = facts["unknown"], []
     else:
-        evidence = [one.told(title, useful, "fraction", pipe)]
-    factor = told["short"] if one.kernel.time_ns < told["short_ns"] else 1.0
-    left = Left(*(min(1.1, useful / (busy * factor)) for busy in told["busy"]))
+        evidence = [one.evidence(title, useful, "fraction", pipe)]
+    factor = facts["short"] if one.kernel.time_ns < facts["short_ns"] else 1.0
+    left = Left(*(min(1.1, useful / (busy * factor)) for busy in facts["busy"]))
     return Pulled(Effect(time=left), evidence, uses_code=one.code is not None, is_guess=not evidence)
 
 

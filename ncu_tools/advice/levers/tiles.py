@@ -13,54 +13,56 @@ from ncu_tools.advice.situation.model import Effect, Left
 @lever("tile-shared-memory")
 def tile_shared_memory(one: Situation) -> Pulled | None:
     """Data that threads of a block read more than once from L1 or L2."""
-    told = constants()["tile_shared"]
+    facts = constants()["tile_shared"]
     if one.uses_tensor_cores and one.uses_shared_memory:
         return None
     hit, reuse = one.get("l1_hit"), one.reuses
     evidence = [
-        one.told("hits in L1", hit, "fraction", "l1_hit"),
-        one.told("reads of a sector for each from the level behind", reuse, "", "sectors_asked_of_l2", "l2_hit"),
+        one.evidence("hits in L1", hit, "fraction", "l1_hit"),
+        one.evidence("reads of a sector for each from the level behind", reuse, "", "sectors_asked_of_l2", "l2_hit"),
     ]
     evidence = [each for each in evidence if not math.isnan(each.value)]
-    if one.busy("dram") > told["dram_at_roof"]:
+    if one.busy("dram") > facts["dram_at_roof"]:
         return nothing("DRAM is at its roof: nothing is read twice from it", *evidence)
     is_seen = (
-        hit > told["least_l1_hit"] or reuse > told["least_reuse"] or (one.is_product and not one.uses_shared_memory)
+        hit > facts["least_l1_hit"] or reuse > facts["least_reuse"] or (one.is_product and not one.uses_shared_memory)
     )
     if one.exchanges_in_global_memory:
-        barrier = one.told("time that a warp waits at barriers", one.kernel.stalled("barrier"), "fraction", "stalls")
-        waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), told["exchanged"])
-        return Pulled(Effect({"l2": Left(*told["l2"]), "xbar": Left(*told["l2"])}, waits), [barrier, *evidence])
+        barrier = one.evidence(
+            "time that a warp waits at barriers", one.kernel.stalled("barrier"), "fraction", "stalls"
+        )
+        waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), facts["exchanged"])
+        return Pulled(Effect({"l2": Left(*facts["l2"]), "xbar": Left(*facts["l2"])}, waits), [barrier, *evidence])
     if math.isnan(hit) and math.isnan(reuse):
         if one.uses_shared_memory and (one.is_product or one.looks_like_a_product):
             return nothing("it tiles in shared memory already", *evidence)
         is_seen = is_seen or (one.busy("l1") > 0.4 and one.busy("dram") < 0.3)
         if not is_seen and not one.kernel.busy:
-            return Pulled(Effect({}, Left(*told["unknown"])), evidence, is_guess=True)
+            return Pulled(Effect({}, Left(*facts["unknown"])), evidence, is_guess=True)
     if not is_seen:
         return nothing("no data is seen to be read twice", *evidence)
-    l2 = Left(*told["l2_again" if one.uses_shared_memory else "l2"])
-    l1 = Left(*told["l1"])
-    waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), told["waiting"])
+    l2 = Left(*facts["l2_again" if one.uses_shared_memory else "l2"])
+    l1 = Left(*facts["l1"])
+    waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), facts["waiting"])
     return Pulled(Effect({"l2": l2, "xbar": l2, "dram": l2, "l1": l1, "lsu": l1}, waits), evidence)
 
 
 @lever("tile-registers")
 def tile_registers(one: Situation) -> Pulled | None:
     """Products that load an operand for every few multiplications."""
-    told = constants()["tile_registers"]
+    facts = constants()["tile_registers"]
     if not (one.is_product or one.looks_like_a_product):
         return None
     loads = one.loads_per_fma
-    evidence = one.told("loads for each multiply-add", loads, "", "load_requests", "shared_loads", "ffma")
+    evidence = one.evidence("loads for each multiply-add", loads, "", "load_requests", "shared_loads", "ffma")
     if one.uses_tensor_cores:
         return Pulled(Effect({}, Left(0.7, 0.9, 1.1)), [evidence])
-    loads = told["unknown_loads"] if math.isnan(loads) else loads
-    after = zip(told["most"], told["loads_per_fma"], told["least"], strict=True)
+    loads = facts["unknown_loads"] if math.isnan(loads) else loads
+    after = zip(facts["most"], facts["loads_per_fma"], facts["least"], strict=True)
     best, middle, worst = (max(least, min(most, loads / aim)) for most, aim, least in after)
     outputs = (best, middle, worst)
     fma = 0.25 if math.isnan(one.fma_share) else one.fma_share
-    issue = Left(*(fma + share(1 - fma) * (1 - told["issue_of_loads"] * (1 - 1 / many)) for many in outputs))
+    issue = Left(*(fma + share(1 - fma) * (1 - facts["issue_of_loads"] * (1 - 1 / many)) for many in outputs))
     memory = Left(*(1 / many for many in outputs))
     waits = waits_keep(one.waits(*MEMORY_WAITS, *SHARED_WAITS, "barrier"), memory)
     work = {
@@ -75,23 +77,23 @@ def tile_registers(one: Situation) -> Pulled | None:
 @lever("pad-shared-memory")
 def pad_shared_memory(one: Situation) -> Pulled | None:
     """Shared-memory accesses that conflict in their banks."""
-    told = constants()["conflicts"]
+    facts = constants()["conflicts"]
     added, metrics = one.conflict_share
     if math.isnan(added):
         return None
-    evidence = one.told("passes over shared memory that conflicts add", added, "fraction", *metrics)
-    if added < told["least"]:
+    evidence = one.evidence("passes over shared memory that conflicts add", added, "fraction", *metrics)
+    if added < facts["least"]:
         return nothing("few accesses conflict", evidence)
     if one.blocks_per_sm < 1 and one.get("conflicts") >= 0:
         excess, cycles = one.get("conflicts"), one.get("cycles")
-        cycles = one.kernel.time_ns * 1e-9 * one.get("sm_clock_hz", told["clock_hz"]) if math.isnan(cycles) else cycles
+        cycles = one.kernel.time_ns * 1e-9 * one.get("sm_clock_hz", facts["clock_hz"]) if math.isnan(cycles) else cycles
         busy = share(excess / max(1.0, one.get("blocks")) / max(cycles, 1.0))
-        return Pulled(Effect(time=keeps(busy, told["few_blocks"])), [evidence])
+        return Pulled(Effect(time=keeps(busy, facts["few_blocks"])), [evidence])
     of_l1 = one.get("shared_busy") / one.busy("l1") if one.busy("l1") > 0 else math.nan
-    of_l1 = told["unknown_of_l1"] if math.isnan(of_l1) else min(1.0, of_l1)
+    of_l1 = facts["unknown_of_l1"] if math.isnan(of_l1) else min(1.0, of_l1)
     of_l1s = [1.0, 1.0, of_l1] if metrics == PASSES_OF_L1 else [of_l1] * 3
     stalled = one.waits(*SHARED_WAITS) if one.has_stalls else min(0.3, one.get("shared_busy", 0.3))
-    removed = [added * part for part in told["removed"]]
+    removed = [added * part for part in facts["removed"]]
     waits = waits_keep(stalled, [1 - part for part in removed])
     kept = [1 - part * beside for part, beside in zip(removed, of_l1s, strict=True)]
     return Pulled(Effect({"l1": Left(*kept)}, waits), [evidence])

@@ -65,7 +65,7 @@ class Situation:
         """The share of the time that a resource is busy; NaN if unknown."""
         return self.kernel.busy.get(name, NAN)
 
-    def told(self, title: str, value: float, unit: str, *names: str) -> LeverEvidence:
+    def evidence(self, title: str, value: float, unit: str, *names: str) -> LeverEvidence:
         """A number as evidence, with the metrics behind the quantities and resources of these names."""
         behind = [metric for name in names if self.kernel.has(name) for metric in self.kernel.metrics.get(name, ())]
         return LeverEvidence(title, value, unit, list(dict.fromkeys(behind)))
@@ -290,9 +290,9 @@ class Situation:
         """Instructions that belong to divisions and roots in full precision, of all; 0 without code."""
         if self.code is None:
             return 0.0
-        told = constants()["fast_math"]
-        of_double = told["of_double"] * self.code.of(r"MUFU\.(RCP64H|RSQ64H)")
-        return min(1.0, float(told["of_division"] * self.code.of("FCHK") + of_double))
+        facts = constants()["fast_math"]
+        of_double = facts["of_double"] * self.code.of(r"MUFU\.(RCP64H|RSQ64H)")
+        return min(1.0, float(facts["of_division"] * self.code.of("FCHK") + of_double))
 
     @cached_property
     def contractible(self) -> float:

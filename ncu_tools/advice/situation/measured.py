@@ -18,7 +18,7 @@ from ncu_tools.advice.situation.contradictions import contradictions
 from ncu_tools.advice.situation.largest_values import ROUNDING, largest_of
 from ncu_tools.advice.situation.means import Groups, KernelMeans, grouped
 from ncu_tools.advice.situation.utilisation import Sources, busy_shares, stall_shares
-from ncu_tools.kernels.diagnosis.rule_texts import printed_numbers, rule_behind
+from ncu_tools.kernels.diagnosis.rule_texts import printed_numbers, rule_of_quantity
 from ncu_tools.kernels.diagnosis.sums import launch_quantities
 
 
@@ -161,8 +161,8 @@ COLUMNS = (
 def _numbers(means: KernelMeans) -> tuple[dict[str, Floats], dict[str, tuple[str, ...]]]:
     found: dict[str, Floats] = {}
     sources: dict[str, tuple[str, ...]] = {}
-    for name, told in quantities().items():
-        for metric, factor in zip(told["metrics"], told.get("factors", [1.0] * len(told["metrics"])), strict=True):
+    for name, spec in quantities().items():
+        for metric, factor in zip(spec["metrics"], spec.get("factors", [1.0] * len(spec["metrics"])), strict=True):
             if means.metrics.behind(metric) and not np.isnan(values := means.of(metric)).all():
                 found[name], sources[name] = values * factor, means.metrics.behind(metric)
                 break
@@ -172,7 +172,7 @@ def _numbers(means: KernelMeans) -> tuple[dict[str, Floats], dict[str, tuple[str
     for name, values in launch_quantities(means.table, by_rules).items():
         found[name] = means.mean(values)
     for name, values in by_rules.items():
-        found[f"{name} by rule"], sources[f"{name} by rule"] = means.mean(values), (rule_behind(name),)
+        found[f"{name} by rule"], sources[f"{name} by rule"] = means.mean(values), (rule_of_quantity(name),)
     for name, metrics in LAUNCH_SOURCES.items():
         sources[name] = tuple(one for metric in metrics for one in means.metrics.behind(metric))
     return found, sources

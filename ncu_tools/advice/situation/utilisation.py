@@ -37,7 +37,7 @@ def resources() -> Mapping[str, Mapping[str, Any]]:
 @cache
 def metrics_of_resources() -> frozenset[str]:
     """Every metric that shares of resources and stalls are taken from."""
-    counters = [one for told in resources().values() for one in (*told["elapsed"], told.get("throughput"))]
+    counters = [one for spec in resources().values() for one in (*spec["elapsed"], spec.get("throughput"))]
     shares = (f"{one}.avg.{form}" for one in counters if one for form in (ELAPSED, ACTIVE))
     stalls = (pattern.format(_written(one, pattern)) for pattern in (STALLED, STALLED_SHARE, SAMPLED) for one in STALLS)
     operations = (OPERATIONS.format(one) for one in ("dfma", "ffma"))
@@ -52,9 +52,9 @@ def busy_shares(means: KernelMeans, numbers: Mapping[str, Floats]) -> tuple[dict
     active = 1.0 - tables.or_zero(numbers["idle"])
     found: dict[str, Floats] = {}
     sources: Sources = {}
-    for resource, told in resources().items():
-        parts = [*told["elapsed"], *([told["throughput"]] if "throughput" in told else [])]
-        values, source = _busiest(means, parts, active if told["on"] == "sm" else None)
+    for resource, spec in resources().items():
+        parts = [*spec["elapsed"], *([spec["throughput"]] if "throughput" in spec else [])]
+        values, source = _busiest(means, parts, active if spec["on"] == "sm" else None)
         if source:
             found[resource], sources[resource] = values, source
     for resource, values, metric in _by_sums(means, numbers):

@@ -168,11 +168,11 @@ def command(
     every = [outcome for ones in outcomes.values() for outcome in ones]
     code = exit_code(every)
     refused = next((one for one in every if one.refusal is not None), None)
-    told = refused.refusal.slower if refused is not None and refused.refusal is not None else ""
+    sentence = refused.refusal.slower if refused is not None and refused.refusal is not None else ""
     if code == WrongUsage.exit_code and refused is not None and refused.refusal is not None:
         raise WrongUsage(
             f'--fail-on "{refused.gate.text}" is refused: {refused.refusal.reason}.',
-            f"The sums of two runs that did other work do not say whether anything became slower. {told}".rstrip(),
+            f"The sums of two runs that did other work do not say whether anything became slower. {sentence}".rstrip(),
             refused.refusal.advice(refused.gate.growth),
         )
     if code:

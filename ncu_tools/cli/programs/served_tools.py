@@ -111,8 +111,8 @@ class Commands:
 def _message(out: bytes, err: bytes) -> str:
     """The error of a command: its JSON, else the last lines of stderr."""
     try:
-        told = json.loads(out)["error"]
-        return " ".join(part for part in (told["message"], told["cause"], told["to_type"]) if part)
+        error = json.loads(out)["error"]
+        return " ".join(part for part in (error["message"], error["cause"], error["to_type"]) if part)
     except (ValueError, KeyError, TypeError):
         lines = err.decode("utf-8", "replace").strip().splitlines()
         return next((line for line in reversed(lines) if line.startswith("Error: ")), "\n".join(lines[-3:]))

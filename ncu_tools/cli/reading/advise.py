@@ -249,14 +249,16 @@ def _nothing_in_common(*sides: tuple[str, Advice]) -> NcuBenchError:
         if not advice.kernels:
             return NcuBenchError(f"{run} has no launch that ran.", "It is empty, or every launch failed.")
     names = [list(dict.fromkeys(one.kernel.name for one in advice.kernels)) for _, advice in sides]
-    told = [
+    kernels_of_runs = [
         f"{run} has {', '.join(printable(readable_name(name)) for name in of_run[:NAMES_TOLD])}"
         + (f" and {len(of_run) - NAMES_TOLD} more" if len(of_run) > NAMES_TOLD else "")
         for (run, _), of_run in zip(sides, names, strict=True)
     ]
     pair = shlex.quote("=".join(word_of(of_run[0]) for of_run in names))
     return NcuBenchError(
-        "No kernel of the one run has its name in the other.", f"{'; '.join(told)}.", f"Name the pair: --pair {pair}"
+        "No kernel of the one run has its name in the other.",
+        f"{'; '.join(kernels_of_runs)}.",
+        f"Name the pair: --pair {pair}",
     )
 
 

@@ -38,7 +38,7 @@ from ncu_tools.cli.tables.hotspots.kernels_of_runs import (
 )
 from ncu_tools.cli.tables.hotspots.locations import LOCATION, OF_LOCATIONS, with_short_paths
 from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns, columns_option, metric_columns
-from ncu_tools.cli.tables.hotspots.places import PLACES, for_people, places_told
+from ncu_tools.cli.tables.hotspots.places import PLACES, differing_places, for_people
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.views import Verb
 from ncu_tools.report.columns.registry import column, columns, table_columns
@@ -230,7 +230,7 @@ def _columns(
     arguments = columns_of_arguments(
         dict.fromkeys(name for point in points for name in point), points, columns, spare=0
     )
-    places = [] if output_format in MACHINE_FORMATS else places_told([asdict(row) for row in rows], group)
+    places = [] if output_format in MACHINE_FORMATS else differing_places([asdict(row) for row in rows], group)
     columns = [_first_column(group), *places, *arguments, *columns[1:]]
     if group == LOCATION:
         at = len(places) + 5
@@ -336,7 +336,7 @@ def _by_unit(
     if for_machines:
         return (*columns, *found, IS_TOTAL), rows
     first, *others = (column for column in columns if column.name in BEFORE_UNITS)
-    return [first, *places_told(rows[:-1], group), *others, *found, BASIS], rows
+    return [first, *differing_places(rows[:-1], group), *others, *found, BASIS], rows
 
 
 def _lower_bound_of(unit: str) -> str:

@@ -24,7 +24,7 @@ from ncu_tools.cli.tables.hotspots.kernels_of_runs import (
     note_on_pooling,
     require_one_point,
 )
-from ncu_tools.cli.tables.hotspots.places import PLACES, for_people, places_told
+from ncu_tools.cli.tables.hotspots.places import PLACES, differing_places, for_people
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Column, Table
 
@@ -106,7 +106,7 @@ def mix_table(found: Run, kernels: list[Hotspot], top: int | None, *, is_for_peo
     ]
     used = [kind for kind in kinds() if not is_for_people or any(row[kind] for row in rows)]
     shares = [Column(kind, kind.replace("_", "/"), "fraction", spare=1) for kind in used]
-    told = places_told(rows, "name") if is_for_people else []
-    columns = [COLUMNS[0], *told, *COLUMNS[1:], *shares, *(() if is_for_people else PLACES)]
+    differing = differing_places(rows, "name") if is_for_people else []
+    columns = [COLUMNS[0], *differing, *COLUMNS[1:], *shares, *(() if is_for_people else PLACES)]
     rows = for_people(rows, "name") if is_for_people else rows
     return Table("mix", columns, rows, [*hidden_kernels(kernels, top), *mix_notes([mix for _, mix in shown])])

@@ -49,16 +49,16 @@ def completed(collected: Known) -> tuple[dict[str, float], dict[str, str]]:
             quantity, printed = name.removesuffix(BY_RULE), collected[name]
             if not math.isnan(printed) and (math.isnan(known.get(quantity, math.nan)) or known[quantity] == printed):
                 known[quantity] = printed
-                standing_on |= dict.fromkeys(entry["gives"], _told_by(entry))
+                standing_on |= dict.fromkeys(entry["gives"], _quantities_printed_by(entry))
     return known, standing_on
 
 
-def rule_behind(quantity: str) -> str:
+def rule_of_quantity(quantity: str) -> str:
     """The rule whose text prints a quantity; "" if none does."""
-    return next((_told_by(entry) for entry in facts()["rule_text"] if _gives(entry, quantity)), "")
+    return next((_quantities_printed_by(entry) for entry in facts()["rule_text"] if _gives(entry, quantity)), "")
 
 
-def _told_by(entry: Mapping[str, Any]) -> str:
+def _quantities_printed_by(entry: Mapping[str, Any]) -> str:
     return f"NVIDIA's rule {entry['rule']}"
 
 

@@ -175,7 +175,7 @@ def _is_counted(table: pa.Table) -> Mask:
 def _rows_that(table: pa.Table, wanted: Mask) -> pa.Table:
     if wanted.all():
         return table
-    return arrays.taken(table, arrays.whole(np.flatnonzero(wanted)))
+    return arrays.take(table, arrays.whole(np.flatnonzero(wanted)))
 
 
 def _with_sums(table: pa.Table) -> pa.Table:

@@ -50,11 +50,11 @@ def _named(fulls: Iterable[str]) -> dict[str, str]:
         alike[readable_name(full)].append(full)
     named: dict[str, str] = {}
     for name, group in alike.items():
-        named |= _told_apart(name, group)
+        named |= _with_differences(name, group)
     return _injective(named)
 
 
-def _told_apart(name: str, fulls: Sequence[str]) -> dict[str, str]:
+def _with_differences(name: str, fulls: Sequence[str]) -> dict[str, str]:
     """Full names of one readable name, each with its difference appended."""
     if len(fulls) == 1:
         return {fulls[0]: name}

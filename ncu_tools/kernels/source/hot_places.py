@@ -153,7 +153,7 @@ MEASURES_SHOWN = frozenset({*SUMMED.values(), *(f"stall_{reason}" for reason in 
 def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: Ranks) -> list[HotPlace]:
     """Rows for the places numbered in `order`; `groups` maps instructions to places. Other instructions are skipped."""
     whole, (shown, groups) = np.nansum(weights), _shown(groups, order)
-    inside, weights = replace(code, table=arrays.taken(code.table, arrays.whole(shown))), weights[shown]
+    inside, weights = replace(code, table=arrays.take(code.table, arrays.whole(shown))), weights[shown]
     sums = {name: _sums(groups, inside.counts(column)) for name, column in SUMMED.items()}
     shares = _sums(groups, weights) / (whole or np.nan)
     stalled = stall_counts(inside)
@@ -201,7 +201,7 @@ def _shown(groups: Ranks, order: Ranks) -> tuple[Ranks, Ranks]:
 def _named(code: KernelCode, rows: Ranks) -> list[dict[str, Any]]:
     """The fields that name the instructions in these rows."""
     columns = code.table.select(["file", "line", "function", "offset", "sass", "ptx_line"])
-    return list(arrays.taken(columns, arrays.whole(rows)).to_pylist())
+    return list(arrays.take(columns, arrays.whole(rows)).to_pylist())
 
 
 def _inline_of(calls: Sequence[str | None], weights: Sequence[float]) -> str | None:

@@ -31,7 +31,7 @@ HEAD_BYTES = 65_536
 """A source page begins within these bytes, after output of the profiled program."""
 
 
-def tells_of_inside(metric: str) -> bool:
+def may_hold_instructions(metric: str) -> bool:
     """True if a run with this column of launches can hold instructions or counters over time."""
     return metric in PER_INSTRUCTION or metric.startswith(OVER_TIME)
 

@@ -41,6 +41,6 @@ def _launches(found: RunInstructions) -> pa.Table:
     for name, launch, kernel in dict.fromkeys(places):
         report = reports.setdefault(name or "", Report(name or "", ["source page"]))
         report.launches.append(Launch(kernel or "", launch))
-    told = [{"report": one.source, "dialects": one.dialects, "launches": one.rows} for one in reports.values()]
-    metadata = {"schema_version": SCHEMA_VERSION, "reports": told, "notes": []}
+    described = [{"report": one.source, "dialects": one.dialects, "launches": one.rows} for one in reports.values()]
+    metadata = {"schema_version": SCHEMA_VERSION, "reports": described, "notes": []}
     return with_metadata(concatenated([launches_table(one) for one in reports.values()]), metadata)

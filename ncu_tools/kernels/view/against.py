@@ -221,13 +221,13 @@ def _interval_of_times(base: KernelView, new: KernelView) -> tuple[float, float]
 def _causes(base: KernelView, new: KernelView) -> list[CauseChange]:
     """The causes with a known cost in either run, the base's first."""
     before, after = (
-        {} if view.diagnosis is None else {cause.rule: cause.cost for cause in view.diagnosis.causes if _told(cause)}
+        {} if view.diagnosis is None else {cause.rule: cause.cost for cause in view.diagnosis.causes if _costs(cause)}
         for view in (base, new)
     )
     return [CauseChange(rule, before.get(rule), after.get(rule)) for rule in {**before, **after}]
 
 
-def _told(cause: KernelCause) -> bool:
+def _costs(cause: KernelCause) -> bool:
     """True for causes with a cost, except the limit of a resource, which part 2 shows."""
     return cause.cost is not None and cause.rule != AT_ITS_LIMIT
 

@@ -123,7 +123,13 @@ def _rule(view: KernelView, rule: CauseRule) -> ExplainedName:
     numbers += _busy_and_left(view, rule)
     numbers += [_number(view, EVIDENCE, key) for key in rule.evidence if key not in used | set(of_costs)]
     return ExplainedName(
-        rule.id, "rule", _outcome(view, rule), numbers, rule.source, _said(view, rule.id), _formulas(view, rule)
+        rule.id,
+        "rule",
+        _outcome(view, rule),
+        numbers,
+        rule.source,
+        _sentence(view, rule.id),
+        _formulas(view, rule),
     )
 
 
@@ -187,7 +193,7 @@ def _is_found(known: Mapping[str, float], rule_id: str) -> bool:
     return not failing(known, when) and not unknown(known, when)
 
 
-def _said(view: KernelView, rule: str) -> str:
+def _sentence(view: KernelView, rule: str) -> str:
     """The sentence of the diagnosis on a cause; "" if it is none here."""
     return next((one.text for one in view.diagnosis.causes if one.rule == rule), "") if view.diagnosis else ""
 
@@ -231,7 +237,7 @@ def _limit(view: KernelView) -> ExplainedName:
         outcome = f"not found here: the busiest is {busy[0].title}, at {percent(busy[0].share)}"
     source = "NVIDIA's speed-of-light rule: above 80 % a unit is the bottleneck (SpeedOfLight)"
     formulas = ["1 - the share for which the busiest resource is busy"]
-    return ExplainedName(AT_ITS_LIMIT, "rule", outcome, numbers, source, _said(view, AT_ITS_LIMIT), formulas)
+    return ExplainedName(AT_ITS_LIMIT, "rule", outcome, numbers, source, _sentence(view, AT_ITS_LIMIT), formulas)
 
 
 # --------------------------------------------------------------------------------------------------- facts

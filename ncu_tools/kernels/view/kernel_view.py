@@ -385,17 +385,17 @@ def rule_results(launches: pa.Table) -> list[RuleResult]:
 
     Findings with the largest estimated speed-up of the kernel come first, then those on a unit, or without an estimate.
     """
-    told: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
     best: dict[tuple[str, str, str], RuleMessage] = {}
     for said in rule_messages(launches):
         if said.speedup is None and said.kind in INFORMATION:
             continue
         key = said.rule, said.section, re.sub(NUMBER, "#", said.message)
-        told[key] += 1
+        counts[key] += 1
         if key not in best or (said.speedup or 0.0) > (best[key].speedup or 0.0):
             best[key] = said
     results = [
-        RuleResult(one.rule, one.section, one.message, one.speedup or None, one.speedup_type, told[key], one.kind)
+        RuleResult(one.rule, one.section, one.message, one.speedup or None, one.speedup_type, counts[key], one.kind)
         for key, one in best.items()
     ]
     return sorted(results, key=lambda one: (one.speedup is None, one.speedup_type != GLOBAL, -(one.speedup or 0)))

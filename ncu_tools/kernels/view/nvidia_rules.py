@@ -132,16 +132,16 @@ class _OfLongest(Accumulator):
     def __init__(self) -> None:
         self._found: dict[int, tuple[float, RuleMessage]] = {}
 
-    def add(self, row: int, seconds: float, said: RuleMessage) -> None:
+    def add(self, row: int, seconds: float, message: RuleMessage) -> None:
         """Store the message on a launch; NaN seconds are shorter than any."""
-        longest, _ = self._found.setdefault(row, (-1.0, said))
+        longest, _ = self._found.setdefault(row, (-1.0, message))
         if seconds > longest:
-            self._found[row] = seconds, said
+            self._found[row] = seconds, message
 
     def merge(self, other: _OfLongest, numbers: Keys) -> None:
         """See `Accumulator.merge`."""
-        for row, (seconds, said) in other._found.items():
-            self.add(int(numbers[row]), seconds, said)
+        for row, (seconds, message) in other._found.items():
+            self.add(int(numbers[row]), seconds, message)
 
     def of(self, row: int) -> RuleMessage:
         """The message of a row."""
@@ -172,19 +172,23 @@ class RuleSums(RowSums[RuleRow]):
         self.seconds += float(np.nansum(seconds))
         self.launches += int((weight > 0).sum())
         found: dict[tuple[int, RuleRow], RuleMessage] = {}
-        for launch, told in groupby(rule_messages(table), key=lambda said: said.launch):
+        for launch, messages in groupby(rule_messages(table), key=lambda message: message.launch):
             if weight[launch] > 0:
                 self.with_rules += 1
-                found |= _of_launch(launch, titles[places[launch]], told)
-        asking = {key: said for key, said in found.items() if said.speedup is not None or said.kind not in INFORMATION}
+                found |= _of_launch(launch, titles[places[launch]], messages)
+        asking = {
+            key: message
+            for key, message in found.items()
+            if message.speedup is not None or message.kind not in INFORMATION
+        }
         self.informing += len(found) - len(asking)
         self._add(asking, weight, seconds)
 
-    def _add(self, said: dict[tuple[int, RuleRow], RuleMessage], weight: Floats, seconds: Floats) -> None:
+    def _add(self, messages: dict[tuple[int, RuleRow], RuleMessage], weight: Floats, seconds: Floats) -> None:
         """Add messages by launch and row; `weight` and `seconds` have an entry for every launch."""
-        launches = np.array([launch for launch, _ in said], np.int64)
-        speedups = np.array([one.speedup or 0.0 for one in said.values()])
-        numbers = self.rows.use([row for _, row in said])
+        launches = np.array([launch for launch, _ in messages], np.int64)
+        speedups = np.array([one.speedup or 0.0 for one in messages.values()])
+        numbers = self.rows.use([row for _, row in messages])
         times = seconds[launches]
         timed = ~np.isnan(times)
         self._launches.add(weight[launches])
@@ -192,7 +196,7 @@ class RuleSums(RowSums[RuleRow]):
         self._seconds.add(times, timed)
         self._saved.add(times * speedups / 100, timed)
         self._estimates.add(weight[launches] * speedups)
-        for row, one, time in zip(numbers.tolist(), said.values(), times.tolist(), strict=True):
+        for row, one, time in zip(numbers.tolist(), messages.values(), times.tolist(), strict=True):
             self._said.add(row, time, one)
             self._metrics.add(row, one.metrics)
 
@@ -201,23 +205,23 @@ class RuleSums(RowSums[RuleRow]):
         return sorted(map(self._ranked, range(len(self.rows))), key=_order)
 
     def _ranked(self, row: int) -> RankedRule:
-        said, is_timed = self._said.of(row), not self._untimed.values[row]
+        message, is_timed = self._said.of(row), not self._untimed.values[row]
         launches, seconds, saved, estimates = (
             float(one.values[row]) for one in (self._launches, self._seconds, self._saved, self._estimates)
         )
         title, device = title_and_device(self.titles[row].kernel)
         speedup = None
-        if said.speedup is not None:
+        if message.speedup is not None:
             speedup = 100 * saved / seconds if is_timed and seconds else estimates / launches
-        saves = saved if is_timed and said.speedup is not None and said.speedup_type == GLOBAL else None
+        saves = saved if is_timed and message.speedup is not None and message.speedup_type == GLOBAL else None
         return RankedRule(
             kernel=title,
-            rule=said.rule,
-            section=said.section,
-            kind=said.kind,
-            message=said.message,
+            rule=message.rule,
+            section=message.section,
+            kind=message.kind,
+            message=message.message,
             estimated_speedup=speedup,
-            speedup_type=said.speedup_type,
+            speedup_type=message.speedup_type,
             estimated_saving_ns=None if saves is None else saves * 1e9,
             estimated_saving_share=None if saves is None or not self.seconds else saves / self.seconds,
             launches=int(launches),
@@ -228,13 +232,13 @@ class RuleSums(RowSums[RuleRow]):
         )
 
 
-def _of_launch(launch: int, kernel: str, told: Iterable[RuleMessage]) -> dict[tuple[int, RuleRow], RuleMessage]:
+def _of_launch(launch: int, kernel: str, messages: Iterable[RuleMessage]) -> dict[tuple[int, RuleRow], RuleMessage]:
     """The messages of one launch by row; of a repeated one, the one with the larger estimate."""
     found: dict[tuple[int, RuleRow], RuleMessage] = {}
-    for said in told:
-        key = launch, RuleRow(kernel, said.rule, said.section, said.speedup_type, _shape(said.message))
-        if key not in found or (said.speedup or 0.0) > (found[key].speedup or 0.0):
-            found[key] = said
+    for message in messages:
+        key = launch, RuleRow(kernel, message.rule, message.section, message.speedup_type, _shape(message.message))
+        if key not in found or (message.speedup or 0.0) > (found[key].speedup or 0.0):
+            found[key] = message
     return found
 
 
@@ -270,15 +274,15 @@ def rule_sums(run: Run, group: str) -> RuleSums:
 
 def rules_table(launches: pa.Table) -> pa.Table:
     """A row per message, with its launch: the table `rules` of `ncu-bench query`, with the columns `TABLE_COLUMNS`."""
-    told = list(rule_messages(launches))
-    at = arrays.whole(np.array([one.launch for one in told], np.int64))
-    speedups = np.array([np.nan if one.speedup is None else one.speedup for one in told], np.float64)
+    messages = list(rule_messages(launches))
+    at = arrays.whole(np.array([one.launch for one in messages], np.int64))
+    speedups = np.array([np.nan if one.speedup is None else one.speedup for one in messages], np.float64)
     columns = {name: launches.column(name).take(at) for name in OF_LAUNCH if name in launches.column_names}
-    columns |= {name: arrays.texts([getattr(one, name) or None for one in told]) for name in OF_MESSAGE}
+    columns |= {name: arrays.texts([getattr(one, name) or None for one in messages]) for name in OF_MESSAGE}
     return pa.table(
         {
             **columns,
             "estimated_speedup_percent": arrays.floats(speedups),
-            "metrics": arrays.text_lists([one.metrics or None for one in told]),
+            "metrics": arrays.text_lists([one.metrics or None for one in messages]),
         }
     )

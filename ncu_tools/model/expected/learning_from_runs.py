@@ -63,7 +63,7 @@ def learnt_from_products(
             if dtype in types() and types()[dtype].like:
                 times.setdefault((machine.id, types()[dtype].like), []).append((m, n, k, us))
     entries: list[LearntEntry] = []
-    told: list[dict[str, Any]] = []
+    errors: list[dict[str, Any]] = []
     for (name, dtype), rows in times.items():
         hardware = hardware_of(machines[name], dtype)
         if len(rows) < FEWEST or isinstance(hardware, str):
@@ -72,7 +72,7 @@ def learnt_from_products(
         measured = TimedOperators(hardware, gemm_work(m, n, k, types()[dtype]), us)
         entry, before, after = learnt_from_few("gemm", machines[name], dtype, measured, known)
         entries.append(entry)
-        told.append({
+        errors.append({
             "machine": name, "dtype": dtype, "learnt_points": len(rows), "error_before": before, "error_after": after,
         })  # fmt: skip
     if not entries:
@@ -82,4 +82,4 @@ def learnt_from_products(
             "Times of products are learnt from traces of PyTorch with shapes, or a table with measured_us.",
             "Record with record_shapes=True, and run products of several sizes.",
         )
-    return Learnt(tuple(entries), source=f"learnt from {source}"), told
+    return Learnt(tuple(entries), source=f"learnt from {source}"), errors

@@ -133,7 +133,7 @@ class Evidence:
         names = self.work.operators.names
         return sum(float(flops[row]) for row in self.operators.tolist() if where(names[row]))
 
-    def tells(self, extra: float) -> bool:
+    def explains(self, extra: float) -> bool:
         """True if `extra` FLOPs are a telling share of the difference."""
         return extra >= TELLING_SHARE * abs(self.ratio - 1) * self.expected_flops
 
@@ -213,7 +213,7 @@ def _causal_mask(evidence: Evidence) -> Verdict:
     skipping = [kernel for kernel in evidence.kernels if kernel.direction == ATTENTION and kernel.skips]
     if not skipping:
         return Verdict(False, "no attention kernel left out tiles")
-    return Verdict(True, _tiles_told(skipping))
+    return Verdict(True, _tile_ratios_text(skipping))
 
 
 def _padding(evidence: Evidence) -> Verdict:
@@ -222,14 +222,14 @@ def _padding(evidence: Evidence) -> Verdict:
         return _padding_to_usual_tiles(evidence)
     more = sum(kernel.padded - kernel.expected for kernel in evidence.kernels if kernel.matches and not kernel.skips)
     more /= evidence.work.iterations
-    return Verdict(evidence.tells(more), _tiles_told(evidence.kernels), more)
+    return Verdict(evidence.explains(more), _tile_ratios_text(evidence.kernels), more)
 
 
-def _tiles_told(kernels: list[PaddedKernel]) -> str:
+def _tile_ratios_text(kernels: list[PaddedKernel]) -> str:
     """Tiles with computed and measured FLOPs, each as a ratio to the operator's FLOPs; their sums if many."""
-    told = list(dict.fromkeys(_tile_told(kernel) for kernel in kernels))
-    if len(told) <= TILES_TOLD:
-        return "; ".join(told)
+    texts = list(dict.fromkeys(_tile_text(kernel) for kernel in kernels))
+    if len(texts) <= TILES_TOLD:
+        return "; ".join(texts)
     matching = [kernel for kernel in kernels if kernel.matches]
     words = []
     if matching:
@@ -243,7 +243,7 @@ def _tiles_told(kernels: list[PaddedKernel]) -> str:
     return "; ".join(words)
 
 
-def _tile_told(kernel: PaddedKernel) -> str:
+def _tile_text(kernel: PaddedKernel) -> str:
     """ "the dgrad tile of 128x64x32 in clusters of 2x1 gives 1.020, measured 1.020"."""
     of_direction = f"{kernel.direction} " if kernel.direction else ""
     padded, measured = kernel.padded / kernel.expected, kernel.measured / kernel.expected
@@ -257,13 +257,13 @@ def _padding_to_usual_tiles(evidence: Evidence) -> Verdict:
     products = evidence.measured(evidence.work.launches.product_flops, evidence.work.contractions)
     reason = " and ".join(f"tiles of {tile} would give {factor:.3f}" for tile, factor in factors.items())
     reason += f"; the contractions alone are at {products / expected:.3f}"
-    return Verdict(evidence.tells(products - expected) and products <= max(factors.values()) * expected, reason)
+    return Verdict(evidence.explains(products - expected) and products <= max(factors.values()) * expected, reason)
 
 
 def _beside_products(evidence: Evidence) -> Verdict:
     launches, contractions = evidence.work.launches, evidence.work.contractions
     flops = evidence.measured(launches.flops - launches.product_flops, contractions)
-    return Verdict(evidence.tells(flops), evidence.share(flops) if flops else "none was counted", flops)
+    return Verdict(evidence.explains(flops), evidence.share(flops) if flops else "none was counted", flops)
 
 
 def _recomputation(evidence: Evidence) -> Verdict:
@@ -280,7 +280,7 @@ def _recomputation(evidence: Evidence) -> Verdict:
     extra = plain * (FUSED_OVER_PLAIN_BACKWARD - 1)
     if not extra:
         return Verdict(True, reason)
-    return Verdict(evidence.tells(extra), f"{reason}: five products for four, {evidence.share(extra)}", extra)
+    return Verdict(evidence.explains(extra), f"{reason}: five products for four, {evidence.share(extra)}", extra)
 
 
 def _split_k(evidence: Evidence) -> Verdict:
@@ -291,13 +291,13 @@ def _split_k(evidence: Evidence) -> Verdict:
     sums = evidence.measured(launches.flops, launches.named(SPLIT_K_SUM))
     if sums:
         reason = f"{evidence.of_all(number)} are split-K kernels; adding up their parts took {evidence.share(sums)}"
-        return Verdict(evidence.tells(sums), reason, sums)
+        return Verdict(evidence.explains(sums), reason, sums)
     # One addition per result and part; a part is at least one slice of the inner dimension deep.
     most = evidence.measured(launches.flops, launches.named(SPLIT_K)) / (2 * SLICE)
     reason = (
         f"{evidence.of_all(number)} are split-K kernels; adding up their parts takes at most {evidence.share(most)}"
     )
-    return Verdict(evidence.tells(most), reason)
+    return Verdict(evidence.explains(most), reason)
 
 
 def _elementwise(evidence: Evidence) -> Verdict:
@@ -307,12 +307,12 @@ def _elementwise(evidence: Evidence) -> Verdict:
     reason = evidence.share(flops) if flops else "no launch outside the contractions has FLOPs"
     everything = evidence.expected(np.nan_to_num(work.operators.all_flops))
     if everything <= evidence.expected_flops:
-        return Verdict(bool(flops) and evidence.tells(flops), reason, flops)
+        return Verdict(bool(flops) and evidence.explains(flops), reason, flops)
     ratio = evidence.ratio * evidence.expected_flops / everything
     reason += f"; with element-wise operators by their shapes the ratio is {ratio:.3f}"
     if LOW <= ratio <= HIGH:
         return Verdict(True, reason)
-    return Verdict(bool(flops) and evidence.tells(flops), reason, flops)
+    return Verdict(bool(flops) and evidence.explains(flops), reason, flops)
 
 
 def _constant_moves(evidence: Evidence) -> Verdict:
@@ -321,7 +321,9 @@ def _constant_moves(evidence: Evidence) -> Verdict:
     if not number:
         return Verdict(False, "no launch is in doubt")
     flops = evidence.measured(launches.doubtful_flops, launches.doubtful_flops > 0)
-    return Verdict(evidence.tells(flops), f"{evidence.of_all(number)} may be such, with {evidence.share(flops)}", flops)
+    return Verdict(
+        evidence.explains(flops), f"{evidence.of_all(number)} may be such, with {evidence.share(flops)}", flops
+    )
 
 
 CAUSES = (
@@ -354,7 +356,7 @@ def _without_cause(evidence: Evidence, verdicts: list[Verdict]) -> str:
         return ""
     known = sum(verdict.flops or 0.0 for verdict in verdicts)
     left = (evidence.ratio - 1) * evidence.expected_flops - known
-    return f" No known cause for {evidence.share(left)}." if evidence.ratio > 1 and evidence.tells(left) else ""
+    return f" No known cause for {evidence.share(left)}." if evidence.ratio > 1 and evidence.explains(left) else ""
 
 
 def explain(evidence: Evidence) -> Explanation:

@@ -34,10 +34,10 @@ def change_digest(
     """
     pairs = [kernel.pair for kernel in comparison.kernels]
     called = quoted_names(name for pair in pairs for name in (pair.kernel, pair.was) if name)
-    told = enumerate(comparison.kernels[:KERNELS_TOLD])
+    kernels = enumerate(comparison.kernels[:KERNELS_TOLD])
     statements = [
         *_whole(comparison),
-        *(one for rank, kernel in told for one in _kernel(kernel, rank, called)),
+        *(one for rank, kernel in kernels for one in _kernel(kernel, rank, called)),
         *noted([*notes, *comparison.notes]),
         *_next(comparison, names, counted_by_ncu=counted_by_ncu),
     ]
@@ -53,10 +53,10 @@ def _whole(comparison: Comparison) -> Iterator[Statement]:
     if comparison.other_work:
         yield Statement("run", printable(str(comparison.other_work)), 98.5)
     changes = comparison.total.changes
-    told = [sentence(change) for change in changes.values() if change.outcome != UNKNOWN]
+    sentences = [sentence(change) for change in changes.values() if change.outcome != UNKNOWN]
     values = {name: {"base": one.base, "new": one.new, "low": one.low, "high": one.high, "outcome": one.outcome}
               for name, one in changes.items()}  # fmt: skip
-    yield Statement("change", f"all kernels: {'; '.join(told) or 'no sum is known of both'}", 100.0, values=values)
+    yield Statement("change", f"all kernels: {'; '.join(sentences) or 'no sum is known of both'}", 100.0, values=values)
 
 
 def _kernel(kernel: ComparedKernel, rank: int, called: Mapping[str, str]) -> Iterator[Statement]:
@@ -65,15 +65,15 @@ def _kernel(kernel: ComparedKernel, rank: int, called: Mapping[str, str]) -> Ite
     word = verdict(of_time, is_new=kernel.is_new, is_gone=kernel.is_gone) if of_time else None
     if word == SAME and all(one.outcome in (SAME, UNKNOWN) for one in kernel.changes.values()):
         return
-    told = [sentence(one) for one in kernel.changes.values() if one.outcome not in (SAME, UNKNOWN)]
+    sentences = [sentence(one) for one in kernel.changes.values() if one.outcome not in (SAME, UNKNOWN)]
     was = "" if kernel.pair.was in (None, name) else f", was {called[kernel.pair.was or '']}"
     key = kernel_id(name)
     text = f"{called[name]} ({key}{was}): {word or 'time not known'}"
     side = (kernel.new if kernel.is_new else kernel.base) if kernel.is_new or kernel.is_gone else None
     if side is not None:
         time = "time not known" if side.time_total_ns is None else duration(side.time_total_ns)
-        told = [f"{time} in {counted(side.launches, 'launch', 'launches')}"]
-    text += f"; {'; '.join(told)}" if told else ""
+        sentences = [f"{time} in {counted(side.launches, 'launch', 'launches')}"]
+    text += f"; {'; '.join(sentences)}" if sentences else ""
     values = {"kernel": name, "verdict": word, **{name: {"base": one.base, "new": one.new, "low": one.low,
               "high": one.high, "outcome": one.outcome} for name, one in kernel.changes.items()}}  # fmt: skip
     yield Statement("kernels", text, 92.0 - rank, key=key, kernel_id=key, values=values)

@@ -57,13 +57,13 @@ def _parts(view: KernelView) -> Iterator[Statement]:
     """The numbers of each part as one statement, as `ncu-bench kernel` prints them."""
     key = kernel_id(view.kernel_name)
     for part, weight in WEIGHTS.items():
-        told = [
+        sentences = [
             " ".join([f"{row['title']}", *(str(row[side]) for side in ("value", "against") if row.get(side))])
             for row in rows_of_part(view, part)
             if row["title"] != FULL_NAME  # already in the values
         ]
-        if told:
-            text = f"{title_of_part(part)}: {printable('; '.join(told))}"
+        if sentences:
+            text = f"{title_of_part(part)}: {printable('; '.join(sentences))}"
             yield Statement("kernel", text, weight, about=key, kernel_id=key)
 
 

@@ -64,14 +64,14 @@ def run_digest(
     """
     table = run.table
     found = hotspots(table, ceilings_of(table, machine))
-    told, names = found.rows[:KERNELS_TOLD], quoted_names(row.kernel for row in found.rows)
-    advice = advice_on_rows(table, told, "name", instructions)
+    shown, names = found.rows[:KERNELS_TOLD], quoted_names(row.kernel for row in found.rows)
+    advice = advice_on_rows(table, shown, "name", instructions)
     statements = [
         *_identity(table, manifest, found.time_title),
         *(() if timeline is None else _timeline(timeline)),
         *_first(advice),
         *_totals(found.rows, has_counters(table)),
-        *(one for rank, row in enumerate(told) for one in _kernel(row, rank, names[row.kernel], table, advice)),
+        *(one for rank, row in enumerate(shown) for one in _kernel(row, rank, names[row.kernel], table, advice)),
         *_fewer(found.rows[KERNELS_TOLD:]),
         *noted([*run.notes, *found.notes]),
         *_not_collected(found.rows, advice),
@@ -125,12 +125,12 @@ def _timeline(found: Timeline) -> Iterator[Statement]:
     yield from (Statement("run", printable(doubt), 97.5) for doubt in found.doubts)
     calls = [wait for wait in found.waits if wait.behind_ns is not None][:WAITS_TOLD]
     if calls:
-        told = "; ".join(
+        shown = "; ".join(
             f"{one.call}{f' in {range_words(one.host_range)}' if one.host_range else ''}, "
             f"{counted(one.count, 'call', 'calls')}, {duration(one.time_ns)}"
             for one in calls
         )
-        yield Statement("run", f"the host waited longest for GPUs in: {printable(told)}", 94.0)
+        yield Statement("run", f"the host waited longest for GPUs in: {printable(shown)}", 94.0)
 
 
 def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement]:
@@ -144,13 +144,13 @@ def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement
         "least_bytes": ("least bytes by shapes (an estimate)", total.least_bytes, FORMATS["byte"]),
     }
     at_least = ("flops", "flops_per_s") if total.flops_lower_bound else ()
-    told = [
+    shown = [
         f"{title} {'≥ ' if name in at_least else ''}{write(value)}"
         for name, (title, value, write) in amounts.items()
         if value is not None
     ]
     lacks = [title for name, (title, value, _) in amounts.items() if value is None and name in ("flops", "dram_bytes")]
-    text = f"sums over all launches: {', '.join(told) or 'none is known'}"
+    text = f"sums over all launches: {', '.join(shown) or 'none is known'}"
     if lacks:
         text += f"; not known of every kernel: {', '.join(lacks)}"
     yield Statement("run", text, 95.0, values={name: value for name, (_, value, _) in amounts.items()})

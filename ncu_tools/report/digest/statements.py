@@ -87,8 +87,8 @@ class Digest:
         """The digest as Markdown."""
         lines = [f"# {self.title}"]
         for section, title in self.titles.items():
-            told = [one.line for one in self.statements if one.section == section]
-            lines += ["", f"## {title}", *told] if told else []
+            shown = [one.line for one in self.statements if one.section == section]
+            lines += ["", f"## {title}", *shown] if shown else []
         return "\n".join([*lines, *(["", self.left_out_line] if self.left_out else [])])
 
     @property
@@ -119,18 +119,18 @@ def fitted(title: str, statements: Sequence[Statement], budget: int, titles: Map
     whole = sum(one.tokens for one in statements) + _headings(statements, titles)
     if whole > room:
         room -= LEFT_OUT_SIZE
-    told: set[int] = set()
+    shown: set[int] = set()
     keys, sections = {""}, set()
     for place in sorted(range(len(statements)), key=lambda place: -statements[place].importance):
         one = statements[place]
         heading = 0 if one.section in sections else _heading(titles[one.section])
         if one.about in keys and one.tokens + heading <= room:
             room -= one.tokens + heading
-            told.add(place)
+            shown.add(place)
             keys.add(one.key)
             sections.add(one.section)
-    left = Counter(one.kind or one.section for place, one in enumerate(statements) if place not in told)
-    return Digest(title, budget, [one for place, one in enumerate(statements) if place in told], dict(left), titles)
+    left = Counter(one.kind or one.section for place, one in enumerate(statements) if place not in shown)
+    return Digest(title, budget, [one for place, one in enumerate(statements) if place in shown], dict(left), titles)
 
 
 def _headings(statements: Iterable[Statement], titles: Mapping[str, str]) -> int:

@@ -65,7 +65,7 @@ def to_section_csv(table: pa.Table) -> str:
     rows += _rules(table, launches)
     left_out = [name for name in WHERE_KNOWN if not all(launch[name] for launch in launches)]
     left_out += [name for name in (RANGES, KERNEL_TIME) if not any(row.get(name) for row in rows)]
-    left_out += _behind_the_last_filled(rows)
+    left_out += _after_the_last_filled(rows)
     kept = [name for name in HEADER if name not in left_out]
     out = io.StringIO()
     writer = csv.DictWriter(out, kept, quoting=csv.QUOTE_ALL, lineterminator="\n", extrasaction="ignore")
@@ -112,7 +112,7 @@ def _rules(table: pa.Table, launches: Sequence[dict[str, str]]) -> Iterator[dict
             yield {**launch, "Section Name": rule["section"] or "", **cells}
 
 
-def _behind_the_last_filled(rows: Sequence[Mapping[str, str]]) -> list[str]:
+def _after_the_last_filled(rows: Sequence[Mapping[str, str]]) -> list[str]:
     """Rule columns after the last one with a text: earlier ones are identified by position."""
     empty = takewhile(lambda name: not any(row.get(name) for row in rows), reversed(RULE_COLUMNS))
     return list(empty)

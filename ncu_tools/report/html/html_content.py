@@ -29,7 +29,7 @@ from ncu_tools.kernels.kernel_row import GROUPS, Hotspot, names_shown, row_key, 
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.operator_times import time_title
-from ncu_tools.kernels.source.inside_of_run import Inside, tells_of_inside
+from ncu_tools.kernels.source.inside_of_run import Inside, may_hold_instructions
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
@@ -81,7 +81,7 @@ MOST_NAMED = 3
 def is_reported(name: str) -> bool:
     """True if a page can depend on this column of launches."""
     known = name in tables.COLUMN_NAMES or decides_ceilings(name)
-    of_page = name in OF_PAGES or name in CONFIGURATION or tells_of_inside(name) or is_viewed(name)
+    of_page = name in OF_PAGES or name in CONFIGURATION or may_hold_instructions(name) or is_viewed(name)
     return known or of_page or name in needed_metrics() or name in diagnosis_columns() or name in lever_columns()
 
 

@@ -78,7 +78,7 @@ class RunKernels:
         return view if view.facts else None
 
     def _launches(self, table: pa.Table, kernel: str) -> pa.Table:
-        return arrays.taken(table, arrays.whole(np.concatenate(self._places.get(kernel, [np.empty(0, np.int64)]))))
+        return arrays.take(table, arrays.whole(np.concatenate(self._places.get(kernel, [np.empty(0, np.int64)]))))
 
 
 def _rules_in_short(rules: Sequence[RuleResult]) -> str | None:

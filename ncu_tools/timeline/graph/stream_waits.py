@@ -113,7 +113,7 @@ class StreamWaits:
         a call.
         """
         order, limits = self.order, graph_facts()["event"]
-        late = late[self._behind_a_wait(late)]
+        late = late[self._after_a_wait(late)]
         ends = np.argsort(order.end, kind="stable")
         at = np.searchsorted(order.end[ends], order.start[late] + limits["ahead_ns"], side="right") - 1
         before = np.full(len(late), NONE)
@@ -151,7 +151,7 @@ class StreamWaits:
         found: Mask = np.searchsorted(records, np.minimum(behind, until), side="right") > first
         return found
 
-    def _behind_a_wait(self, places: Integers) -> Mask:
+    def _after_a_wait(self, places: Integers) -> Mask:
         """Which operations may have waited for an event: behind a call for it, a graph's nodes, or of unknown calls.
 
         A call is for the stream that the recording names, else for what its thread launches next on any stream.

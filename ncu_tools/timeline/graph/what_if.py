@@ -100,7 +100,7 @@ def scaled(graph: StepGraph, rows: Integers | Mask, factor: float | Numbers) -> 
 def without(graph: StepGraph, rows: Integers | Mask) -> Change:
     """Operations that are gone, with the gap before each and what their API calls take; the host code stays."""
     nodes, entries = graph.operation_node[rows], graph.entry_node[rows]
-    calls = _behind_calls(graph, np.arange(len(graph.operation_node))[rows])
+    calls = _nodes_after_calls(graph, np.arange(len(graph.operation_node))[rows])
     edges = np.flatnonzero(np.isin(graph.edges.target, nodes) | np.isin(graph.edges.target, entries))
     gaps = np.setdiff1d(entries, graph.first_of_streams)
 
@@ -113,7 +113,7 @@ def without(graph: StepGraph, rows: Integers | Mask) -> Change:
     return change
 
 
-def _behind_calls(graph: StepGraph, rows: Integers) -> Integers:
+def _nodes_after_calls(graph: StepGraph, rows: Integers) -> Integers:
     """The nodes behind the begins of calls that launched nothing but these operations: their `call` is the call's."""
     launching = graph.launching_node(np.arange(len(graph.operation_node)))
     launching, mine = launching[launching >= 0], graph.launching_node(rows)

@@ -27,7 +27,7 @@ def lever_facts() -> dict[str, Any]:
     return table_beside(__file__, "levers")
 
 
-def told_of_step_levers() -> dict[str, dict[str, Any]]:
+def step_lever_texts() -> dict[str, dict[str, Any]]:
     """Lever -> its title, remedy, model, source, what it does not know, and the check (step_levers.toml)."""
     return table_beside(__file__, "step_levers")
 

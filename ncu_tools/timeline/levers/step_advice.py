@@ -23,7 +23,7 @@ from ncu_tools.timeline.levers import kernels as kernels
 from ncu_tools.timeline.levers import transfers as transfers
 from ncu_tools.timeline.levers.lever import STEP_LEVERS, StepLever
 from ncu_tools.timeline.levers.recorded_steps import RecordedSteps, cut_to, recorded_steps
-from ncu_tools.timeline.levers.situation import StepSituation, lever_facts, processes_of, told_of_step_levers
+from ncu_tools.timeline.levers.situation import StepSituation, lever_facts, processes_of, step_lever_texts
 from ncu_tools.timeline.steps import step_ranges
 from ncu_tools.timeline.timeline import no_gpu_work
 
@@ -53,17 +53,17 @@ class LeverOnStep:
     @property
     def title(self) -> str:
         """What is to be done, in a few words."""
-        return str(told_of_step_levers()[self.lever]["title"])
+        return str(step_lever_texts()[self.lever]["title"])
 
     @property
     def needs_gpu(self) -> bool:
         """Whether no GPU has confirmed what the lever's model says of kernels."""
-        return bool(told_of_step_levers()[self.lever].get("gpu", False))
+        return bool(step_lever_texts()[self.lever].get("gpu", False))
 
     @property
     def is_for_samples(self) -> bool:
         """Whether it saves time for each sample while the step itself gets no shorter."""
-        return bool(told_of_step_levers()[self.lever].get("for_samples", False))
+        return bool(step_lever_texts()[self.lever].get("for_samples", False))
 
     @property
     def rank(self) -> tuple[bool, float]:

@@ -83,20 +83,20 @@ def opcode_lists(numbers: Mapping[str, Floats], texts: Mapping[str, Any], rows: 
     metrics = [name for name, column in COLUMN_OF_LIST.items() if column in texts]
     read = _Reading(numbers, texts)
     warps = [read.list_of(WARPS_BY_FULL_NAME, row) or read.list_of(WARPS_BY_INSTRUCTION, row) for row in range(rows)]
-    told = [_told_of_launch(read, metrics, row) for row in range(rows)]
+    told = [_instructions_of_launch(read, metrics, row) for row in range(rows)]
     threads = {counter: np.array([counts.get(counter, np.nan) for counts, _ in told]) for counter in _keys()}
     by_instruction = [row for row, (_, best) in enumerate(told) if best in BY_INSTRUCTION]
     return OpcodeLists(warps if any(warps) else [], threads, sorted(read.incomplete), by_instruction)
 
 
-def _told_of_launch(read: _Reading, metrics: Sequence[str], row: int) -> tuple[dict[str, float], str]:
+def _instructions_of_launch(read: _Reading, metrics: Sequence[str], row: int) -> tuple[dict[str, float], str]:
     """Thread instructions of a launch by counter, from its best list and then others; and the best list's metric."""
     result: dict[str, float] = {}
     best = ""
     for metric in metrics:
         executed = read.list_of(metric, row)
         if executed is not None:
-            result, best = {**_told_by(metric, executed), **result}, best or metric
+            result, best = {**_instructions_proved_by(metric, executed), **result}, best or metric
         if len(result) == len(_keys()):
             break
     return result, best
@@ -124,7 +124,7 @@ def _keys() -> tuple[str, ...]:
     return (*dict.fromkeys(known.opcode_counters().values()), MOVES, SURE_FMAS)
 
 
-def _told_by(metric: str, executed: OpcodeCounts) -> dict[str, float]:
+def _instructions_proved_by(metric: str, executed: OpcodeCounts) -> dict[str, float]:
     """Thread instructions by counter that the list of `metric` proves.
 
     A list without modifiers cannot tell conversions and possible moves; warp instructions only prove zeros.

@@ -277,7 +277,7 @@ class _LaunchView:
         steps = iterations_at(self._places.moment[rows], self._ranges.steps())
         own = self._operations.iteration[rows]
         return {
-            "nvtx_path": arrays.taken(
+            "nvtx_path": arrays.take(
                 arrays.text_lists([_path(*one) for one in known]), arrays.indices(code.astype(np.int32))
             ),
             "phase": arrays.recoded(code, [facts.phase or (at and at.phase()) for at, facts in known]),

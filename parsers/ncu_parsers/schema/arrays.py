@@ -30,7 +30,7 @@ def cast(array: Column, kind: pa.DataType, *, safe: bool = True) -> Column:
     return arrow.call_function("cast", [array], options(kind))
 
 
-def taken(values: Column, places: pa.Array) -> Column:
+def take(values: Column, places: pa.Array) -> Column:
     """The values, or rows of a table, at these indices."""
     return arrow.call_function("take", [values, places], arrow.TakeOptions())
 

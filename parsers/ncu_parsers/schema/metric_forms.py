@@ -47,7 +47,7 @@ class MetricsInAnyForm:
 
     def behind(self, metric: str) -> tuple[str, ...]:
         """The columns that a metric is computed from: itself, or the terms of its first complete form."""
-        return columns_behind(metric, self._columns)
+        return source_columns(metric, self._columns)
 
     def formula(self, metric: str) -> str:
         """The expression that `floats` evaluates, in the report's metrics: "a / b"; the metric's name if none."""
@@ -58,7 +58,7 @@ class MetricsInAnyForm:
         for form in _forms_below(metric, above):
             if not np.isnan(result).any():
                 break
-            if all(columns_behind(one, self._columns, above | {metric}) for one in form.terms):
+            if all(source_columns(one, self._columns, above | {metric}) for one in form.terms):
                 result = np.where(np.isnan(result), self._computed(form, above | {metric}), result)
         return result
 
@@ -73,12 +73,12 @@ class MetricsInAnyForm:
         return np.where(divisor > 0, values, np.nan)
 
 
-def columns_behind(metric: str, columns: Collection[str], above: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def source_columns(metric: str, columns: Collection[str], above: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """The `columns` that a metric can be computed from; () if none. `above` are the metrics whose forms led here."""
     if metric in columns:
         return (metric,)
     for form in _forms_below(metric, above):
-        behind = [columns_behind(one, columns, above | {metric}) for one in form.terms]
+        behind = [source_columns(one, columns, above | {metric}) for one in form.terms]
         if all(behind):
             return tuple(dict.fromkeys(name for names in behind for name in names))
     return ()
@@ -86,7 +86,7 @@ def columns_behind(metric: str, columns: Collection[str], above: frozenset[str] 
 
 def _formula(metric: str, columns: Collection[str], above: frozenset[str]) -> str:
     for form in () if metric in columns else _forms_below(metric, above):
-        if all(columns_behind(one, columns, above | {metric}) for one in form.terms):
+        if all(source_columns(one, columns, above | {metric}) for one in form.terms):
             plus, times, over = (
                 [_formula(one, columns, above | {metric}) for one in names]
                 for names in (form.plus, form.times, form.over)

@@ -97,7 +97,7 @@ class Rules(NamedTuple):
 
 def _spelled_out(texts: Texts) -> pa.Array:
     """Texts as strings; "" where a row ends before the column."""
-    return arrays.taken(arrays.texts([*texts.words, ""]), arrays.indices(texts.codes % (len(texts.words) + 1)))
+    return arrays.take(arrays.texts([*texts.words, ""]), arrays.indices(texts.codes % (len(texts.words) + 1)))
 
 
 @dataclass
@@ -212,7 +212,7 @@ def _numbers(texts: Texts | None, kind: pa.DataType) -> pa.Array | None:
     if texts is None:
         return None
     bits = 31 if kind == pa.int32() else 63
-    return arrays.taken(arrays.integers([whole(text, bits) for text in texts.words], kind), arrays.indices(texts.codes))
+    return arrays.take(arrays.integers([whole(text, bits) for text in texts.words], kind), arrays.indices(texts.codes))
 
 
 def _words(texts: Texts | None, function: Callable[[str], str | None]) -> pa.Array | None:

@@ -138,9 +138,9 @@ def _launches_of_long_rows(batch: RowBatch, report: Report) -> LaunchColumns:
     launches = len(first_rows)
     metric_rows = np.flatnonzero(~rule_rows)
     metrics = _Metrics(
-        rows.taken(metric_rows) if rule_rows.any() else rows, launch_of_row[metric_rows], launches, batch, report
+        rows.take(metric_rows) if rule_rows.any() else rows, launch_of_row[metric_rows], launches, batch, report
     )
-    identity = rows.taken(first_rows)
+    identity = rows.take(first_rows)
     texts = {title: identity.texts[title] for title in page.identity_columns if title in identity.texts}
     columns = LaunchColumns(
         launches, identity.whole["ID"], identity.whole["Process ID"], texts, identity.shapes, metrics.columns(),

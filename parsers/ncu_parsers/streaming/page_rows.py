@@ -345,7 +345,7 @@ class PageRows:
         if not plain.count:
             return others
         places = [*range(plain.count), *(row.before - 0.5 for row in judged)]
-        return joined([plain, others]).taken(np.argsort(places, kind="stable"))
+        return joined([plain, others]).take(np.argsort(places, kind="stable"))
 
     @staticmethod
     def _note_mixed(streamed: StreamedPage, page: WidePage, rows: Rows) -> None:

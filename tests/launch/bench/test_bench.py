@@ -21,7 +21,7 @@ from ncu_launch.bench.memory_and_self_times import peak_of
 from ncu_launch.bench.point_process import for_inference
 from ncu_launch.bench.sweep import Sweep, joined, measured, points, rows_of
 from ncu_launch.errors import WrongUsage
-from ncu_launch.targets.user_functions import sizes_taken
+from ncu_launch.targets.user_functions import accepted_sizes
 from ncu_launch.workload.workload import Step, prepared
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.parquet.reader import read_bench
@@ -123,15 +123,15 @@ class Model: ...
 
     @pytest.mark.parametrize("place", ["own_models/here.py", "own_models.here"])
     def test_accept_the_sizes_for_which_they_have_arguments(self, place: str, own: Path) -> None:
-        assert sizes_taken(f"{place}:sized") == {"batch", "input", "sequence"}
-        assert sizes_taken(f"{place}:batched") == {"batch"}
-        assert sizes_taken(f"{place}:fixed") == frozenset()
+        assert accepted_sizes(f"{place}:sized") == {"batch", "input", "sequence"}
+        assert accepted_sizes(f"{place}:batched") == {"batch"}
+        assert accepted_sizes(f"{place}:fixed") == frozenset()
 
     @pytest.mark.parametrize("name", ["decorated", "Model", "unheard_of"])
     def test_whose_source_does_not_tell_their_arguments_give_none(self, name: str, own: Path) -> None:
-        assert sizes_taken(f"{own}:{name}") is None
-        assert sizes_taken(f"{own.parent / 'none.py'}:{name}") is None
-        assert sizes_taken(f"no_such_package_at_all.here:{name}") is None
+        assert accepted_sizes(f"{own}:{name}") is None
+        assert accepted_sizes(f"{own.parent / 'none.py'}:{name}") is None
+        assert accepted_sizes(f"no_such_package_at_all.here:{name}") is None
 
     def test_are_varied_only_over_sizes_that_they_accept(self, own: Path) -> None:
         found = points(Sweep((f"{own}:sized",), (1, 8), (32, 64), (16,)))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema import metric_forms, tables
-from ncu_parsers.schema.metric_forms import MetricsInAnyForm, columns_behind, with_every_form
+from ncu_parsers.schema.metric_forms import MetricsInAnyForm, source_columns, with_every_form
 
 from tests.support.reports import needs_shared_reports, shared_reports, table_of
 
@@ -59,7 +59,7 @@ def test_what_the_report_has_under_the_very_name_comes_first_and_other_forms_fil
 def test_a_sum_is_not_known_by_one_of_its_parts() -> None:
     found = of({f"{SHARED_PIPE}_op_ld.sum": [3.0]})
     assert math.isnan(found.floats(f"{SHARED_PIPE}.sum")[0])
-    assert (found.behind(f"{SHARED_PIPE}.sum"), columns_behind("no such", {"other"})) == ((), ())
+    assert (found.behind(f"{SHARED_PIPE}.sum"), source_columns("no such", {"other"})) == ((), ())
 
 
 def test_a_throughput_is_not_converted_from_active_cycles_since_it_has_other_parts_there() -> None:
@@ -89,7 +89,7 @@ def pairs(table: pa.Table) -> Iterator[tuple[str, float, float]]:
     for metric in table.column_names:
         if OF_MORE in metric or metric.startswith(("SM", "TPC", "Triage")) or metric.endswith(("_elapsed.avg", ".sum")):
             continue
-        if columns_behind(metric, columns - {metric}):
+        if source_columns(metric, columns - {metric}):
             without = MetricsInAnyForm(table.drop_columns([metric]))
             for one, other in zip(tables.floats(table, metric).tolist(), without.floats(metric).tolist(), strict=True):
                 if abs(one) > 0.01 and not math.isnan(other):

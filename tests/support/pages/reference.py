@@ -11,11 +11,11 @@ from ncu_launch.counters.metric_groups import group_meaning, group_names
 from ncu_parsers.schema import bench_table, instance_table, instructions_table, tables
 from ncu_parsers.schema.tables import Field
 
-from ncu_tools.advice.levers.lever import told_of_levers
+from ncu_tools.advice.levers.lever import lever_texts
 from ncu_tools.cli.programs.schema import OF_EVERY_ANSWER, TABLES, schema_of
 from ncu_tools.kernels.view.columns.column_names import COMBINED, sets, short_names
 from ncu_tools.report.columns.registry import SUBJECTS, entries_of
-from ncu_tools.timeline.levers.situation import told_of_step_levers
+from ncu_tools.timeline.levers.situation import step_lever_texts
 from tests.conftest import ROOT
 from tests.support.pages.options_page import commands, options_table
 
@@ -128,10 +128,10 @@ it with others.
 
 ## Of kernels
 
-{_levers(told_of_levers())}
+{_levers(lever_texts())}
 ## Of steps
 
-{_levers(told_of_step_levers())}"""
+{_levers(step_lever_texts())}"""
 
 
 def _levers(told: Mapping[str, Mapping[str, object]]) -> str:

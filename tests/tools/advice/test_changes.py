@@ -37,7 +37,7 @@ def test_a_lever_is_seen_by_what_it_changed_and_held_against_what_was_said() -> 
     (pulled,) = change.pulled
     assert (pulled.lever, pulled.before, pulled.after) == ("coalesce", 8.0, 1.0)
     assert change.brought == pytest.approx(0.8)
-    assert change.is_as_said(pulled)
+    assert change.is_inside_prediction(pulled)
 
 
 def test_a_sign_that_changed_the_wrong_way_is_harm_and_a_loss_is_not_as_said() -> None:
@@ -49,7 +49,7 @@ def test_a_sign_that_changed_the_wrong_way_is_harm_and_a_loss_is_not_as_said() -
     assert [one.lever for one in change.harmed] == ["coalesce"]
     assert [one.lever for one in change.pulled] == ["occupancy"]
     assert change.brought == pytest.approx(-1.0)
-    assert not change.is_as_said(change.pulled[0])
+    assert not change.is_inside_prediction(change.pulled[0])
 
 
 def test_nothing_is_seen_where_nothing_changed() -> None:

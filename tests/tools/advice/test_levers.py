@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from ncu_tools.advice.advise import KernelAdvice, LeverAdvice, advice_on, advise
-from ncu_tools.advice.levers.all_levers import LEVERS, told_of_levers
+from ncu_tools.advice.levers.all_levers import LEVERS, lever_texts
 from ncu_tools.advice.situation.code_facts import CodeFacts
 from ncu_tools.advice.situation.measured import MeasuredKernel
 from ncu_tools.kernels.source.load_instructions import load_instructions
@@ -127,7 +127,7 @@ def test_an_older_attention_kernel_below_its_roof_has_a_newer_one(
 
 
 def test_every_lever_has_a_kernel_here_and_words_in_the_table() -> None:
-    assert set(SAVES) == set(LEVERS) == set(told_of_levers())
+    assert set(SAVES) == set(LEVERS) == set(lever_texts())
 
 
 @pytest.mark.parametrize("name", SAVES)

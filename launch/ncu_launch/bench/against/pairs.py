@@ -127,7 +127,7 @@ def _measured(
     outcome, reason = (OK, None) if "rows" in found else _why_not(own, log)
     measured = found.get("rows") or [{"outcome": outcome, "reason": reason}] * 2
     rows = [
-        {**_asked_of(each, point), "outcome": outcome, **row, **own.facts}
+        {**_settings_of_point(each, point), "outcome": outcome, **row, **own.facts}
         for each, row in zip((point, beside), measured, strict=True)
     ]
     pair = MeasuredPair(point, beside, outcome, reason, rows, found.get("agreement") or {})
@@ -140,7 +140,7 @@ def _measured(
 _WITH = "with the inputs of"
 
 
-def _asked_of(point: BenchPoint, first: BenchPoint) -> Row:
+def _settings_of_point(point: BenchPoint, first: BenchPoint) -> Row:
     """The settings of a point; a reference gets the sizes and arguments of the function compared with it."""
     return {**settings_of(first), "point": point.name, "target": point.workload.target}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ncu_tools.advice.intervals import Confidence
 from ncu_tools.advice.lever_sentences import interval, number_of
-from ncu_tools.advice.levers.all_levers import told_of_levers
+from ncu_tools.advice.levers.all_levers import lever_texts
 from ncu_tools.advice.situation.model import SavedShare
 from ncu_tools.cli.tables.part_text import hanging, paragraph
 from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
@@ -88,7 +88,7 @@ def _paragraphs(sentences: Sequence[str], width: int) -> Iterator[str]:
 
 def lever_lines(name: str, sure: Sequence[tuple[str, Confidence]], width: int) -> Iterator[str]:
     """The text of --explain on a lever: what to do, its model, its source, and how often its intervals held."""
-    told = told_of_levers()[name]
+    told = lever_texts()[name]
     yield from paragraph(f"{name}: {told['title']}", width)
     for title, text in (("what to do", told["remedy"]), ("model", told["model"]), ("source", told["source"])):
         yield ""

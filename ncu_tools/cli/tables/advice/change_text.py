@@ -47,7 +47,7 @@ def _row(one: KernelChangeAdvice, pulled: PulledLever | None, *, is_harm: bool =
         "saves_high": said.high if said else None,
         "brought_share": one.brought,
         "brought_ns": one.old.kernel.time_ns - one.new.kernel.time_ns,
-        "as_said": one.is_as_said(pulled) if pulled and not is_harm else None,
+        "as_said": one.is_inside_prediction(pulled) if pulled and not is_harm else None,
         "next_lever": following.lever if following else None,
         "next_saves_share": following.saves.middle if following else None,
         "next_saves_low": following.saves.low if following else None,
@@ -96,7 +96,7 @@ def said(one: KernelChangeAdvice, pulled: PulledLever) -> str:
     """The prediction for a lever, and whether it came true."""
     if pulled.said is None:
         return "not named before"
-    outcome = "as said" if one.is_as_said(pulled) else "not as said"
+    outcome = "as said" if one.is_inside_prediction(pulled) else "not as said"
     return f"said to save {interval(pulled.said.saves)}: {outcome}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ncu_tools.advice.advise import Advice
-from ncu_tools.advice.levers.all_levers import told_of_levers
+from ncu_tools.advice.levers.all_levers import lever_texts
 from ncu_tools.advice.situation.code_facts import CodeFacts
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.name_patterns import word_of
@@ -31,7 +31,7 @@ def with_commands(
     has_units = any(name.endswith(".min") and f"{name[:-4]}.max" in columns for name in columns)
     found = []
     for row in rows:
-        template = told_of_levers()[row["lever"]]["next"] if row["lever"] else None
+        template = lever_texts()[row["lever"]]["next"] if row["lever"] else None
         if template is not None and not _can_run(template, code[row["kernel"]], has_units=has_units):
             template = OF_EVERY_RUN
         command = (

@@ -17,7 +17,7 @@ WIDTHS = (20, 28, 40, 60)
 """Widths in letters to which names are cut in the middle: the first one that keeps all distinct is used."""
 
 
-def places_told(rows: Sequence[Mapping[str, Any]], group: str) -> list[Column]:
+def differing_places(rows: Sequence[Mapping[str, Any]], group: str) -> list[Column]:
     """The device and report columns in which rows differ, without the grouping column."""
     return [one for one in PLACES if one.name != group and len({row[one.name] for row in rows}) > 1]
 

@@ -41,16 +41,16 @@ def show_explanation(view: KernelView, found: ExplainedName, notes: list[str], o
 def _show_text(view: KernelView, found: ExplainedName, notes: list[str]) -> None:
     width = min(terminal_width() or WIDTH, WIDTH)
     lines = [*paragraph(name_of_view(view), width), "", *paragraph(_headline(found), width)]
-    told = set[str]()
+    explained = set[str]()
     for role, numbers in groupby(found.numbers, key=lambda one: one.role):
         formulas = "; ".join(found.formulas) if role == COSTS else ""
         lines += ["", *hanging(role, formulas, width)]
         for one in numbers:
             lines += hanging(f"  {one.condition or one.key}", f"{_shown(one)}{_holds(one)}", width)
-            if one.key not in told:
+            if one.key not in explained:
                 lines += hanging("  ", one.title, width)
                 lines += hanging("  ", f"from {', '.join(one.metrics)}", width) if one.metrics else []
-            told.add(one.key)
+            explained.add(one.key)
     shown = any(one.role == COSTS for one in found.numbers)
     for ending in _endings(found)[shown:]:
         lines += ["", *paragraph(ending, width)]

@@ -255,7 +255,7 @@ class _KnownCalls:
         key = call.name, id(call.inputs), call.forward and id(call.forward[1]), kernels
         if key not in self._done:
             work, dtype = self.of(call, kernels)
-            main = _doer(kernels, work) if work else None
+            main = _kernel_with_the_work(kernels, work) if work else None
             kernel = kernels[main or 0]
             unit = None
             if work and work.flops:
@@ -324,7 +324,7 @@ def work_of_kernels(
     return result
 
 
-def _doer(kernels: Sequence[str], work: OperatorWork) -> int | None:
+def _kernel_with_the_work(kernels: Sequence[str], work: OperatorWork) -> int | None:
     """Index of the kernel that clearly did the work of a call; None if several may have."""
     if len(kernels) == 1:
         return 0

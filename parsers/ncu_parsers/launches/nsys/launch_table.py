@@ -198,7 +198,7 @@ def _attribution(origins: CallSites) -> dict[str, pa.Array]:
 def _path_lists(code: Codes, paths: list[tuple[Label, ...]]) -> pa.Array:
     """The range names of each operation's path; null without a path."""
     listed = arrays.text_lists([tuple(name for _, name in path) for path in paths])
-    return arrays.taken(listed, _numbers(np.where(code >= 0, code, MISSING), pa.int64()))
+    return arrays.take(listed, _numbers(np.where(code >= 0, code, MISSING), pa.int64()))
 
 
 def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: list[str | None]) -> pa.Array:

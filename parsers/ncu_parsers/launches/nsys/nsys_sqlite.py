@@ -397,7 +397,7 @@ def _omissions(database: Database) -> list[str]:
     ]
 
 
-def _says_why_not(message: str) -> bool:
+def _is_a_complaint(message: str) -> bool:
     """True if a message of nsys on CUDA is a complaint; most report success or a capability."""
     complaint = re.compile(r"no cuda|fail|unable|cannot|could not|not support|error|insufficient", re.IGNORECASE)
     return "CUDA" in message and "Unified Memory" not in message and complaint.search(message) is not None
@@ -406,7 +406,7 @@ def _says_why_not(message: str) -> bool:
 def _no_gpu_work(database: Database, name: str, ranges: NvtxRanges | None) -> NoGpuWork:
     """The error for a timeline without GPU operations, with the likely reason."""
     held = f"{count} NVTX ranges" if ranges is not None and (count := ranges.count()) else "no NVTX range"
-    message = next((text for text in database.texts(DIAGNOSTICS, "text") if text and _says_why_not(text)), None)
+    message = next((text for text in database.texts(DIAGNOSTICS, "text") if text and _is_a_complaint(text)), None)
     gpu = next((title for title in database.texts(DEVICES, "name") if title), None)
     advice = "Record on a machine with a GPU"
     cause = "CUDA was not traced, could not be (as under older WSL), or the program launched nothing."

@@ -90,7 +90,7 @@ class _Events(NamedTuple):
     def chosen(self, rows: npt.NDArray[np.intp]) -> _Events:
         """Selected rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
-        return _Events(columns, arrays.taken(self.texts, arrays.whole(rows)))
+        return _Events(columns, arrays.take(self.texts, arrays.whole(rows)))
 
 
 class NvtxRanges:

@@ -129,7 +129,7 @@ def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
     kept = order[np.concatenate([np.ones(min(len(order), 1), bool), ~repeated])]
     if np.array_equal(kept, np.arange(len(table))):
         return table, 0
-    return arrays.taken(table, arrays.whole(kept)), len(table) - len(kept)
+    return arrays.take(table, arrays.whole(kept)), len(table) - len(kept)
 
 
 # ------------------------------------------------------------------------------------------------- tables of a page
@@ -363,7 +363,7 @@ def _lines(cells: pa.Array) -> pa.Array:
     trimmed = arrays.trimmed(cells)
     names_one = arrays.matches(trimmed, _LINE)
     last = np.cumsum(names_one).astype(np.int32) - 1
-    return arrays.taken(arrays.cast(arrays.kept(trimmed, names_one), pa.int32()), arrays.indices(last))
+    return arrays.take(arrays.cast(arrays.kept(trimmed, names_one), pa.int32()), arrays.indices(last))
 
 
 def _words(cells: pa.Array) -> list[str | None]:

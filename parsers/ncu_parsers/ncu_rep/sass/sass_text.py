@@ -70,7 +70,7 @@ def text_columns(texts: pa.Array) -> dict[str, pa.Array]:
     trimmed = arrays.trimmed(distinct.dictionary)
     opcodes, modifiers = arrays.groups_of(trimmed, _OPERATION)
     columns = {"sass": trimmed, "opcode": opcodes, "modifiers": modifiers}
-    return {name: arrays.taken(column, distinct.indices) for name, column in columns.items()}
+    return {name: arrays.take(column, distinct.indices) for name, column in columns.items()}
 
 
 @lru_cache(maxsize=65536)

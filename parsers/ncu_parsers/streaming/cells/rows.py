@@ -131,7 +131,7 @@ class Rows:
         rows.begins = np.array([0, *accumulate(map(len, lines))][:-1], np.int64)
         return rows
 
-    def taken(self, places: Places) -> Rows:
+    def take(self, places: Places) -> Rows:
         """The rows at these indices, in this order."""
         return self._at(places, len(places), places)
 

@@ -269,7 +269,7 @@ class _Columns:
         for append, value in zip(self._add, values, strict=True):
             append(MISSING if value is None else value)
 
-    def taken(self) -> Columns:
+    def columns(self) -> Columns:
         """The columns, without a copy; no rows can be added afterwards."""
         return {
             name: np.frombuffer(column, column.typecode) if column else np.array(column)
@@ -329,8 +329,12 @@ class TracedEvents:
                 self._take(batch)
         self.header, self.damage, self.is_cut = events.header, events.damage, events.cut
         self.broken += events.broken + self.counters.broken
-        self.work, self.calls, self.ranges = work.taken(), calls.taken(), ranges.taken()
-        self.externals, self.overheads, self.event_waits = externals.taken(), overheads.taken(), event_waits.taken()
+        self.work, self.calls, self.ranges = work.columns(), calls.columns(), ranges.columns()
+        self.externals, self.overheads, self.event_waits = (
+            externals.columns(),
+            overheads.columns(),
+            event_waits.columns(),
+        )
 
     def _take(self, batch: list[TraceEvent]) -> None:
         counters: list[TraceEvent] = []

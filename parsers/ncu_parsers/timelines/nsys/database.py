@@ -119,7 +119,7 @@ class Database:
             count, last, least = (column[0].as_py() for column in self._arrow(query, 1))
             if not count:
                 return
-            yield _block_behind(after, last, count), least
+            yield _next_block(after, last, count), least
             after = last
 
     def last_row(self, table: str) -> int:
@@ -173,7 +173,7 @@ class Database:
             rowids = columns[ROWID]
             if not len(rowids):
                 return
-            yield _block_behind(after, int(rowids[-1]), len(rowids)), columns
+            yield _next_block(after, int(rowids[-1]), len(rowids)), columns
             after = int(rowids[-1])
 
     def rows_in_blocks(
@@ -189,7 +189,7 @@ class Database:
                 yield columns, texts
             if len(rowids) < ROWS_OF_A_BLOCK:
                 return
-            after = _block_behind(after, int(rowids[-1]), len(rowids)).last
+            after = _next_block(after, int(rowids[-1]), len(rowids)).last
 
     def numbers(self, chosen: str, table: str, condition: str) -> list[list[int | None]]:
         """The integer columns selected from a table by a query; None for other values."""
@@ -288,7 +288,7 @@ class Database:
         return {name: value for name, value in pairs if name is not None and value is not None}
 
 
-def _block_behind(after: int, last: Any, rows: int) -> RowBlock:
+def _next_block(after: int, last: Any, rows: int) -> RowBlock:
     """The block of rows after `after`. Raises `sqlite3.DatabaseError` if rowids do not increase (malicious file)."""
     if not isinstance(last, int) or last <= after:
         raise sqlite3.DatabaseError("the numbers of rows do not increase")

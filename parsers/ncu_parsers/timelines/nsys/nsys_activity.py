@@ -268,11 +268,11 @@ def _in_or_next_to(database: Database, table: str, window: Window | None) -> str
     before, _ = database.numbers("rowid, max(start)", table, f"{earlier} GROUP BY {gpu}")
     behind, _ = database.numbers("rowid, min(start)", table, f"{later} GROUP BY {gpu}")
     rows = ", ".join(str(row) for row in (*before, *behind) if row is not None)
-    asked = _asked_for_in(database, window) if table == ACTIVITIES[MEMCPY] else "0"
+    asked = _launched_within(database, window) if table == ACTIVITIES[MEMCPY] else "0"
     return f"({open_in(database, table, window)} OR rowid IN ({rows}) OR {asked})"
 
 
-def _asked_for_in(database: Database, window: Window) -> str:
+def _launched_within(database: Database, window: Window) -> str:
     """SQL condition for operations whose calls are in a window, such as copies that the host waits for later."""
     conditions = ["0"]
     for table in CALLS:

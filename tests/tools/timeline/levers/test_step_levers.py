@@ -12,7 +12,7 @@ from ncu_parsers.timelines.activity.activity import Activity, OperatorInputs
 
 from ncu_tools.timeline.graph.evidence import REFUSED
 from ncu_tools.timeline.levers.lever import STEP_LEVERS
-from ncu_tools.timeline.levers.situation import told_of_step_levers
+from ncu_tools.timeline.levers.situation import step_lever_texts
 from ncu_tools.timeline.levers.step_advice import LeverOnStep, StepAdvice, step_advice
 from tests.support.activities import Call, Operation, Range, copy, recording
 
@@ -41,8 +41,8 @@ def names(found: StepAdvice) -> list[str]:
 
 
 def test_every_lever_says_what_to_do_how_it_is_known_and_what_it_does_not_know() -> None:
-    assert STEP_LEVERS.keys() == told_of_step_levers().keys()
-    for said in told_of_step_levers().values():
+    assert STEP_LEVERS.keys() == step_lever_texts().keys()
+    for said in step_lever_texts().values():
         assert {"title", "remedy", "model", "source", "unknown", "check"} <= said.keys()
 
 
