@@ -240,10 +240,10 @@ class TestPartsOfRows:
         assert [again.line(row) for row in range(again.count)] == [rows.line(row) for row in range(rows.count)]
 
     @given(lines=rows_of_cells, data=st.data())
-    def test_taken_are_the_rows_in_that_order(self, lines: list[list[str]], data: st.DataObject) -> None:
+    def test_take_gives_the_rows_in_that_order(self, lines: list[list[str]], data: st.DataObject) -> None:
         rows = scan(block_of([row for row in lines if row[3]]), 0, LAYOUT, ".").rows
         places = data.draw(st.permutations(range(rows.count)))
-        found = rows.taken(np.array(places, np.intp))
+        found = rows.take(np.array(places, np.intp))
         assert [found.line(row) for row in range(found.count)] == [rows.line(place) for place in places]
         for row in range(found.count):
             line = found.line(row)
