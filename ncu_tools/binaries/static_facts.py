@@ -35,13 +35,14 @@ _PADDING = frozenset({"NOP"})
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: the places of its first and last instruction, its instructions by kind, and its atomics.
+    """A loop: the places of its first and last instruction and of all, its instructions by kind, and its atomics.
 
     `is_inner` is true if it holds no other loop.
     """
 
     first: int
     last: int
+    places: frozenset[int]
     by_kind: dict[str, int]
     atomics: int
     opcodes: Counter[str]
@@ -142,6 +143,7 @@ def loops_of(flow: Flow, instructions: list[Instruction | None]) -> Iterator[Loo
         yield Loop(
             head,
             max(body),
+            frozenset(body),
             dict(Counter(kind_of(full_name(one)) for one in code).most_common()),
             sum(one.opcode in ATOMICS for one in code),
             Counter(one.opcode for one in code),

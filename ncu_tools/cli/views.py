@@ -298,6 +298,7 @@ def _holds_warps(words: Sequence[str]) -> bool:
 
 VIEWS = {
     "advise": (
+        View("code_advice", "BINARY", "reading.binaries.advise_code", _is_binary),
         View("check", "MODEL --check", "collecting.model_check", lambda typed: typed.has("--check")),
         View("levers", "TIMELINE", "reading.step_levers", _of_steps),
         View("arrivals", "RANKS...", "reading.arrivals", lambda typed: len(typed.arguments) > 1),

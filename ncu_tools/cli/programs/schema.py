@@ -33,6 +33,7 @@ TABLES = {
     "bench": BENCH,
     "binary": "cli.reading.binaries.kernel_code",
     "check": "cli.collecting.model_check",
+    "code_advice": "cli.reading.binaries.advise_code",
     "code_places": "cli.reading.binaries.source_code",
     "compare": "cli.comparing.compare cli.tables.compare.bench_points cli.tables.compare.kernels_and_layers "
     "cli.tables.compare.places",

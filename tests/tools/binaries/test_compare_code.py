@@ -93,7 +93,6 @@ class TestCode:
     def test_is_the_same_if_only_registers_and_labels_differ(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from ncu_tools.binaries import compare_code
 
-
         def renumbered(found: FoundKernel) -> object:
             listing = listing_of(found)
             assert listing is not None

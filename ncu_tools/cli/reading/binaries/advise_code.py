@@ -1,0 +1,101 @@
+"""ncu-bench advise BINARY: what can be done about kernels by their code alone."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ncu_tools.cli.options import format_option, hidden_rows, rows_shown, show, top_option
+from ncu_tools.cli.reading.binaries.code_arguments import Wanted, architecture_option, notes_on
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
+
+if TYPE_CHECKING:
+    from ncu_parsers.binaries.code_files import FoundKernel
+
+COLUMNS = columns(
+    "code.kernel architecture~4 code.title~0 code.count~1 count_unit~2 in_loops~1 code.place~1 code.says~5"
+)
+MORE = columns("code.lever code.remedy mangled")
+BY_CODE = "by code alone: how often something stands there, not how long it takes"
+MOST_KERNELS = 200
+"""Kernels that are disassembled unless --kernel names others: those with most code."""
+
+
+@click.command()
+@click.argument("run", metavar="BINARY")
+@click.option("--kernel", "name", metavar="REGEX", help="Only kernels with this in their name.")
+@architecture_option
+@top_option("findings")
+@format_option
+def command(run: str, name: str | None, architecture: str | None, top: int | None, output_format: str) -> None:
+    """Say what can be done about kernels by their code alone: how often, not how long.
+
+    Looked for are spills, arrays in local memory, narrow accesses side by side, divisions, double constants in float
+    code, index arithmetic in loops, and sums of products without tensor instructions; what is in loops comes first.
+    Needs nvdisasm (CUDA, or pip install triton). What a lever saves is said from a report of a run: advise REPORT.
+
+    \b
+    Example:
+      ncu-bench advise build/extension.so --kernel softmax
+      ncu-bench advise ~/.triton/cache --arch sm_90 --format json
+    """
+    from ncu_parsers.binaries.code_files import CodeReading
+
+    from ncu_tools.binaries.kernel_listing import has_disassembler, needs_disassembler
+    from ncu_tools.report.head import Head
+
+    if not has_disassembler():
+        raise needs_disassembler("Advice by code alone")
+    reading = CodeReading()
+    wanted = Wanted(run, name, architecture, reading)
+    kernels = heapq.nlargest(MOST_KERNELS, (one for one in wanted if not one.library), key=_size)
+    rows = [row for one in sorted(kernels, key=lambda one: (one.path, one.image)) for row in _rows(one)]
+    rows.sort(key=lambda row: not row["in_loops"])
+    shown = rows_shown(top, output_format)
+    notes = [BY_CODE, *_remedies(rows[:shown]), *notes_on(reading)]
+    if wanted.count > len(kernels):
+        left = wanted.count - len(kernels)
+        notes.append(f"{counted(left, 'kernel was', 'kernels were')} left out: smaller ones, or a licence forbids it")
+    notes += hidden_rows(len(rows), shown, "more finding", "more findings")
+    head = Head((run,), more=(counted(len(kernels), "kernel", "kernels"), "by code alone"))
+    show(Table("code_advice", COLUMNS, rows[:shown], notes, {"basis": BY_CODE}, MORE), output_format, head=head)
+
+
+def _size(kernel: FoundKernel) -> int:
+    return kernel.resources.code_bytes or 0
+
+
+def _rows(kernel: FoundKernel) -> list[dict[str, Any]]:
+    from ncu_tools.binaries.advice_by_code import advice_by_code
+    from ncu_tools.binaries.code_names import readable_code_name
+    from ncu_tools.binaries.kernel_listing import listing_of
+    from ncu_tools.binaries.static_facts import facts_of
+
+    listing = listing_of(kernel)
+    if listing is None:
+        return []
+    return [
+        {
+            "kernel": readable_code_name(kernel.resources.name),
+            "mangled": kernel.resources.name,
+            "architecture": kernel.resources.architecture,
+            "lever": one.lever,
+            "title": one.title,
+            "count": one.count,
+            "count_unit": one.unit,
+            "in_loops": one.in_loops,
+            "place": one.place,
+            "says": one.says,
+            "remedy": one.remedy,
+        }
+        for one in advice_by_code(listing, facts_of(listing))
+    ]
+
+
+def _remedies(rows: list[dict[str, Any]]) -> list[str]:
+    """The remedy of each lever that is shown, once."""
+    return [f"{title}: {remedy}" for title, remedy in dict.fromkeys((row["title"], row["remedy"]) for row in rows)]
