@@ -271,6 +271,10 @@ def _of_steps(typed: Typed) -> bool:
     return is_recording(runs[0])
 
 
+def _is_inside(typed: Typed) -> bool:
+    return typed.last("--part") == "inside" or _of_warps(typed)
+
+
 MAGICS_OF_WARPS = (b"{", b"[", b"PAR1", b"\x93NUMPY", b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 """First bytes of files that may hold ranges of warps, beside buffers, whose first four bytes are a small number."""
 
@@ -300,6 +304,7 @@ VIEWS = {
     "advise": (
         View("code_advice", "BINARY", "reading.binaries.advise_code", _is_binary),
         View("check", "MODEL --check", "collecting.model_check", lambda typed: typed.has("--check")),
+        View("warp_levers", "TRACE", "reading.inside.warp_advice", _of_warps),
         View("levers", "TIMELINE", "reading.step_levers", _of_steps),
         View("arrivals", "RANKS...", "reading.arrivals", lambda typed: len(typed.arguments) > 1),
     ),
@@ -319,6 +324,7 @@ VIEWS = {
     "kernel": (
         View("samples", "--part samples", "reading.inside.samples"),
         View("samples", "--part balance", "reading.inside.balance"),
+        View("inside", "TRACE --part inside", "reading.inside.in_time", _is_inside),
         View("binary", "BINARY", "reading.binaries.kernel_code", _is_binary),
     ),
     "machines": (

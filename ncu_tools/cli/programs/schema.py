@@ -65,6 +65,8 @@ TABLES = {
     "skew": "cli.reading.skew",
     "source": "report.source_table",
     "timeline": "report.timeline_parts",
+    "inside": "report.warp_tables cli.reading.inside.in_time",
+    "warp_levers": "cli.reading.inside.warp_advice",
     "warp_ranges": "cli.reading.inside.warp_ranges_file",
 }
 """Command -> the modules whose columns its rows can have."""

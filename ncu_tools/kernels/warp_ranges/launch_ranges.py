@@ -268,6 +268,8 @@ def _parents(lane: Codes, start: Integers, stop: Integers) -> tuple[Integers, In
     inner = rows[parent >= 0]
     around = parent[inner]
     wrong = (stop[inner] > stop[around]) | (lane[inner] != lane[around])
+    begun = wrong & (start[inner] < stop[around]) & (lane[inner] == lane[around])
+    wrong = begun if begun.any() else wrong  # behind a crossing, the ranges around are not those that were found
     return parent, inner[wrong], around[wrong]
 
 
@@ -311,22 +313,19 @@ def _roles(
 
 
 def _title(trace: WarpTrace, used: frozenset[int], time: Numbers) -> str:
-    """What names of ranges begin with, else the one that takes most time; "no range" without any."""
-    names = [trace.names[one] for one in sorted(used)]
-    if not names:
+    """The first word of most of the time's names, else the range that takes most time; "no range" without any."""
+    if not used:
         return "no range"
-    shared = _shared_beginning(names)
-    cut = re.match(r"(.*[A-Za-z0-9])[^A-Za-z0-9]", shared + ("_" if len(names) == 1 else ""))
-    if cut and len(cut[1]) > 1:
-        return cut[1]
+    words: dict[str, float] = {}
+    for one in used:
+        first = re.match(r"[A-Za-z0-9]+(?=[^A-Za-z0-9])", trace.names[one])
+        if first is not None and len(first[0]) > 1:
+            words[first[0]] = words.get(first[0], 0.0) + time[one]
+    total = sum(time[one] for one in used)
+    if words and max(words.values()) > 0.5 * total:
+        return max(words, key=words.__getitem__)
     worked = [one for one in used if not kind_of_range(trace.names[one]).is_waiting] or list(used)
     return trace.names[max(worked, key=lambda one: (time[one], -one))]
-
-
-def _shared_beginning(names: list[str]) -> str:
-    least, greatest = min(names), max(names)
-    same = next((at for at, letter in enumerate(least) if at >= len(greatest) or greatest[at] != letter), len(least))
-    return least[:same]
 
 
 def roles_in(text: str) -> dict[int, str]:

@@ -28,6 +28,8 @@ IN_ORDER = 0.98
 """The share of waits that must not end before their release."""
 NEAR, NEAR_STEPS = 0.1, 3
 """Without an order the lag must be below this share of the median wait, or so many steps of the clock."""
+LEAST_WAITS = 4
+"""With fewer waits that took time, who ends them cannot be told."""
 NEAR_WAITS = 0.9
 """Without an order, this share of waits must be released while they wait."""
 
@@ -137,20 +139,27 @@ def _released(
     ranges: LaunchRanges, instances: Instances, blocks: Sequence[Integers], role: int, wait: int
 ) -> Release | None:
     """The closest release of all candidates in turn, else the closest last one before."""
-    best: tuple[float, int, Release] | None = None
-    for by_role, by in _candidates(ranges, role):
-        looked = [one for lanes in blocks for one in _of_block(ranges, instances, lanes, (role, wait), (by_role, by))]
-        # Warps of one role do the same at the same time: only a release while one waits tells that it is one.
-        in_turn = _in_turn(ranges, looked, (role, wait), (by_role, by)) if by_role != role else ()
-        for far, release in (*in_turn, *_last_before(ranges, looked, (role, wait), (by_role, by))):
-            inner = int(by in ranges.containers)  # what lies inside says more than what is around it
-            if best is None or (far, inner) < best[:2]:
-                best = far, inner, release
-    return None if best is None else best[2]
+    waiting = role, wait
+    candidates = [
+        (by, [one for lanes in blocks for one in _of_block(ranges, instances, lanes, waiting, by)])
+        for by in _candidates(ranges)
+    ]  # fmt: skip
+    for paired in (_in_turn, _last_before):
+        best: tuple[float, int, Release] | None = None
+        for by, looked in candidates:
+            if paired is _in_turn and by[0] == role:
+                continue  # warps of one role do the same at the same time, whoever releases them
+            for far, release in paired(ranges, looked, waiting, by):
+                inner = int(by[1] in ranges.containers)  # what lies inside says more than what is around it
+                if best is None or (far, inner) < best[:2]:
+                    best = far, inner, release
+        if best is not None:
+            return best[2]
+    return None
 
 
-def _candidates(ranges: LaunchRanges, role: int) -> Iterator[tuple[int, int]]:
-    """Roles and names of ranges that are work: of other roles, or of other warps of the same role."""
+def _candidates(ranges: LaunchRanges) -> Iterator[tuple[int, int]]:
+    """Roles and names of ranges that are work."""
     keys = np.unique(ranges.role[ranges.lane].astype(np.int64) * len(ranges.names) + ranges.name)
     for key in keys.tolist():
         by_role, by = divmod(key, len(ranges.names))
@@ -205,7 +214,7 @@ def _in_turn(
             lasted.append((one.end - one.begin)[known])
         lag, took = np.concatenate(lags), np.concatenate(lasted)
         real = has_waited(ranges, took)
-        if not real.any() or np.mean(lag >= -ranges.step) < IN_ORDER:
+        if real.sum() < LEAST_WAITS or np.mean(lag >= -ranges.step) < IN_ORDER:
             continue
         far = float(np.percentile(lag[real], 90))
         yield far, Release(*waiting, Order.IN_TURN, *by, depth, per_wait, shared, float(np.median(lag[real])))
@@ -240,7 +249,7 @@ def _last_before(
         return
     lag, took = np.concatenate(lags), np.concatenate(lasted)
     real = has_waited(ranges, took)
-    if not real.any() or np.mean(lag[real] <= took[real]) < NEAR_WAITS:
+    if real.sum() < LEAST_WAITS or np.mean(lag[real] <= took[real]) < NEAR_WAITS:
         return
     far = float(np.percentile(lag[real], 90))
     if far <= max(NEAR_STEPS * ranges.step, NEAR * float(np.median(took[real]))):

@@ -39,13 +39,15 @@ class WaitGraph:
     """Nodes sorted by lane and time; `edge_*` are releases: which node they end, and the lane and the time they are at.
 
     `row` is the range of each node. `release` is the number of the rule that says what ends it; -1 if none does.
-    `blocks` are the rows of the blocks that are in the graph, in order.
+    `is_free` is true of nodes that wait for nobody any more, as of a deeper pipeline. `blocks` are the rows of the
+    blocks that are in the graph, in order.
     """
 
     ranges: LaunchRanges
     blocks: Integers
     row: Integers
     release: Integers
+    is_free: Mask
     edge_node: Integers
     edge_lane: Integers
     edge_time: Integers
@@ -136,14 +138,18 @@ def wait_graph(
     release = np.full(len(row), -1)
     node_of = np.full(len(ranges), NO_NODE)
     node_of[row] = np.arange(len(row))
+    is_free = np.zeros(len(row), np.bool_)
     edges = []
     for number, one in enumerate(releases):
         deeper = replace(one, depth=(depths or {}).get(number, one.depth))
         nodes, lanes, times, lags = _edges(ranges, instances, deeper, row, node_of, is_changed=deeper != one)
         release[nodes] = number
+        if deeper != one:
+            mine = (ranges.name[row] == one.wait) & (ranges.role[ranges.lane[row]] == one.role)
+            is_free |= mine & ~np.isin(np.arange(len(row)), nodes)
         edges.append((nodes, lanes, times, lags))
     parts = [np.concatenate(one) for one in zip(*edges, strict=True)] if edges else [np.zeros(0, np.int64)] * 4
-    return WaitGraph(ranges, blocks, row, release, *parts)
+    return WaitGraph(ranges, blocks, row, release, is_free, *parts)
 
 
 def _edges(
@@ -282,12 +288,14 @@ def replay(graph: WaitGraph, changes: Sequence[ShorterRanges], *, holds: bool = 
     levels, edges = graph.levels
     least = np.repeat(graph.least[None, :].astype(np.float64), rows, 0)
     took = (graph.end - graph.begin).astype(np.float64)
-    unknown = ~graph.explained
+    least[:, graph.is_free] = np.minimum(took, ranges.least_wait)[graph.is_free]
+    unknown = ~graph.explained & ~graph.is_free
     least[:, unknown] = took[unknown]
     hold = np.full((rows, len(graph)), -np.inf)
     if holds:
-        least[:, unknown] = graph.least[unknown]
-        hold[:, unknown] = (graph.end - origin)[unknown]
+        held = unknown & has_waited(ranges, graph.end - graph.begin)
+        least[:, held] = graph.least[held]
+        hold[:, held] = (graph.end - origin)[held]
     asked = np.zeros((rows, len(graph)), np.bool_)
     for at, one in enumerate(changes):
         asked[at] = np.isin(ranges.name[graph.row], list(one.names))

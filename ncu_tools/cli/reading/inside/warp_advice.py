@@ -1,0 +1,90 @@
+"""ncu-bench advise TRACE: what can be done about the time of a kernel, from what its warps did in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.notes import Note, NoteKind
+
+from ncu_tools.cli.option_kinds.warp_trace_options import warp_trace_options
+from ncu_tools.cli.options import echo_head, echo_notes, format_option, progress, show, terminal_width
+from ncu_tools.cli.reading.inside.in_time import WIDEST, head_of_inside, inside_of_trace, other_launches
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
+
+if TYPE_CHECKING:
+    from ncu_tools.cli.option_kinds.warp_trace_options import WarpTraceOptions
+    from ncu_tools.kernels.warp_ranges.warp_levers import WarpLever
+
+COLUMNS = columns(
+    "warps.lever warps.title warps.saves_share warps.saves_low warps.saves_high warps.evidence warps.remedy "
+    "warps.check warps.unknown"
+)
+SHOWN = columns("warps.title warps.saves_share warps.saves_low warps.saves_high warps.remedy")
+NOT_CONFIRMED = Note(
+    "savings are replays of recorded waits, held to simulated pipelines; no GPU has confirmed them", NoteKind.ESTIMATE
+)
+
+
+@click.command()
+@click.argument("trace", metavar="TRACE")
+@click.argument("name", required=False)
+@warp_trace_options
+@format_option
+def command(trace: str, output_format: str, options: WarpTraceOptions) -> None:
+    """Say what can be done about a kernel, from what its warps did: its pipeline, roles, tiles, barriers and starts.
+
+    TRACE and options are as for kernel --part inside. A saving is an interval of the launch's time: a replay of all
+    waits with what the lever changes.
+
+    \b
+    Example:
+      ncu-bench advise iket.trace.json
+      ncu-bench advise ranges.parquet --format json
+    """
+    from ncu_tools.kernels.warp_ranges.warp_levers import warp_levers
+
+    with progress("Reading"):
+        read, _ = options.read(trace)
+        found = inside_of_trace(read, options)
+        levers = warp_levers(found)
+    rows = [row_of(one) for one in levers]
+    notes = [*([NOT_CONFIRMED] if levers else []), *other_launches(read, found), *found.notes]
+    head = head_of_inside(trace, found)
+    if output_format != "text":
+        columns_shown = SHOWN if output_format == "markdown" else COLUMNS
+        extra = {"kernel": found.ranges.launch.kernel, "launch": found.ranges.number}
+        show(Table("warp_levers", columns_shown, rows, notes, extra), output_format, head=head)
+        return
+    echo_head(head, output_format, widest=WIDEST)
+    width = min(terminal_width() or WIDEST, WIDEST)
+    click.echo("\n".join(line for number, row in enumerate(rows, 1) for line in _lines(row, number, width)))
+    if not rows:
+        click.echo(
+            "no lever applies: no ring is too shallow, no role too busy, no tail, barrier or late start stands out"
+        )
+    echo_notes(notes)
+
+
+def row_of(one: WarpLever) -> dict[str, Any]:
+    """A lever as a row."""
+    said = {key: one.said(key) for key in ("title", "remedy", "check", "unknown")}
+    return {
+        "lever": one.lever, **said, "saves_share": one.saving.likely, "saves_low": one.saving.low,
+        "saves_high": one.saving.high, "evidence": list(one.evidence),
+    }  # fmt: skip
+
+
+def _lines(row: dict[str, Any], number: int, width: int) -> list[str]:
+    from ncu_tools.cli.tables.part_text import hanging
+    from ncu_tools.numbers.number_format import percent
+
+    likely, low, high = (percent(row[name]) for name in ("saves_share", "saves_low", "saves_high"))
+    found = [f"{number}. {row['title']}: saves {likely}, {low} to {high}"]
+    for key, text in (
+        ("because", "; ".join(row["evidence"])), ("do", row["remedy"]), ("not known", row["unknown"]),
+        ("check", row["check"]),
+    ):  # fmt: skip
+        found += hanging(f"   {key}:", text, width)
+    return [*found, ""]

@@ -1,0 +1,168 @@
+"""Blocks in time: until the first computing, behind the last copy, copies beside computing, tiles, and their places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ncu_parsers.warp_ranges.warp_trace import MISSING, Integers
+
+from ncu_tools.kernels.warp_ranges.launch_ranges import LaunchRanges, Mask, Numbers
+from ncu_tools.kernels.warp_ranges.range_kinds import RangeKind, is_tile
+from ncu_tools.kernels.warp_ranges.releases import Order, Release
+
+
+@dataclass(frozen=True)
+class BlockPhases:
+    """Means over blocks, in the clock of the launch; None where no range is a copy, or computing.
+
+    `fill` is from the begin of a block to its first computing, `drain` from its last copy to its end. `copying`,
+    `computing` and `both` are shares of a block's time; `overlap` is `both` of the shorter one. A copy lasts until the
+    wait that it ends, where that is known (`in_flight`).
+    """
+
+    block: float
+    fill: float | None
+    drain: float | None
+    copying: float | None
+    computing: float | None
+    both: float | None
+    overlap: float | None
+    in_flight: bool
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How many ranges of a name that is a tile's the blocks have, and each SM; None where SMs are not known."""
+
+    range: str
+    least: int
+    median: float
+    most: int
+    sm_least: int | None
+    sm_most: int | None
+
+
+@dataclass(frozen=True)
+class UnitSpread:
+    """How blocks lie over SMs, TPCs or GPCs: first starts and last ends since the launch began, and work.
+
+    `start_skew` and `end_skew` are between the first and the last unit, and `idle_end` is the mean share of the launch
+    behind a unit's last block; None where blocks are not on one clock. `work_most` is the work of the busiest unit by
+    the mean. `last` is the unit that ends last.
+    """
+
+    level: str
+    units: int
+    blocks_least: int
+    blocks_most: int
+    start_skew: int | None
+    end_skew: int | None
+    idle_end: float | None
+    work_most: float | None
+    last: int | None
+
+
+def block_phases(ranges: LaunchRanges, releases: Sequence[Release]) -> BlockPhases:
+    """Fill, drain and overlap. Only ranges that are work of their own count, not those around them."""
+    block = ranges.block_row[ranges.lane]
+    length = ranges.block_end - ranges.block_begin
+    copies, computes = (_work(ranges, kind) for kind in (RangeKind.COPY, RangeKind.COMPUTE))
+    flight = np.zeros(len(ranges.names), np.int64)
+    for one in releases:
+        if one.order is Order.IN_TURN and one.by >= 0 and ranges.kinds[one.by] is RangeKind.COPY:
+            flight[one.by] = max(flight[one.by], round(one.lag))
+    landed = np.minimum(ranges.stop + flight[ranges.name], ranges.block_end[block])
+    fill = drain = None
+    if computes.any():
+        first = np.full(len(length), np.iinfo(np.int64).max)
+        np.minimum.at(first, block[computes], ranges.start[computes])
+        known = first != np.iinfo(np.int64).max
+        fill = float((first - ranges.block_begin)[known].mean())
+    if copies.any():
+        last = np.full(len(length), np.iinfo(np.int64).min)
+        np.maximum.at(last, block[copies], landed[copies])
+        known = last != np.iinfo(np.int64).min
+        drain = float((ranges.block_end - last)[known].mean())
+    if fill is None or drain is None:
+        return BlockPhases(float(length.mean()), fill, drain, None, None, None, None, bool(flight.any()))
+    copying, computing, both = _together(ranges, (copies, landed), (computes, ranges.stop))
+    whole = float(max(length.sum(), 1))
+    shorter = min(copying, computing)
+    return BlockPhases(
+        float(length.mean()), fill, drain, copying / whole, computing / whole, both / whole,
+        both / shorter if shorter else None, bool(flight.any()),
+    )  # fmt: skip
+
+
+def _work(ranges: LaunchRanges, kind: RangeKind) -> Mask:
+    at = list(RangeKind).index(kind)
+    found: Mask = (ranges.kind == at) & ~np.isin(ranges.name, list(ranges.containers)) & (ranges.length > 0)
+    return found
+
+
+def _together(ranges: LaunchRanges, one: tuple[Mask, Integers], other: tuple[Mask, Integers]) -> Numbers:
+    """The time in which some range of each kind runs in a block, and of both, summed over blocks."""
+    low = int(ranges.begin.min())
+    span = int(ranges.end.max()) - low + 1
+    keys, steps = [], []
+    for kind, (mask, stop) in enumerate((one, other)):
+        rows = np.flatnonzero(mask)
+        base = ranges.block_row[ranges.lane[rows]] * span - low
+        for times, sign in ((ranges.start[rows], 1), (stop[rows], -1)):
+            keys.append(base + times)
+            steps.append(np.full((len(rows), 2), [sign * (kind == at) for at in (0, 1)], np.int32))
+    key, step = np.concatenate(keys), np.concatenate(steps)
+    order = np.argsort(key, kind="stable")
+    running = np.cumsum(step[order], axis=0)[:-1] > 0
+    length = np.diff(key[order]).astype(np.float64)
+    return np.array([length[running[:, 0]].sum(), length[running[:, 1]].sum(), length[running.all(axis=1)].sum()])
+
+
+def tiles_of(ranges: LaunchRanges) -> Tiles | None:
+    """Tiles of the blocks and SMs, by the name of a tile with the most ranges; None without such a name."""
+    named = np.array([is_tile(one) for one in ranges.names], np.bool_)
+    counts = np.bincount(ranges.name, minlength=len(ranges.names)) * named
+    if not counts.any():
+        return None
+    name = int(counts.argmax())
+    mine = ranges.name == name
+    per_lane = np.bincount(ranges.lane[mine], minlength=len(ranges.block))
+    per_block = np.maximum.reduceat(per_lane, ranges.first_block)
+    known = ranges.block_sm != MISSING
+    least = most = None
+    if known.any():
+        _, unit = np.unique(ranges.block_sm[known], return_inverse=True)
+        per_sm = np.bincount(unit.reshape(-1), per_block[known])
+        least, most = int(per_sm.min()), int(per_sm.max())
+    return Tiles(
+        ranges.names[name], int(per_block.min()), float(np.median(per_block)), int(per_block.max()), least, most
+    )
+
+
+def unit_spread(ranges: LaunchRanges) -> list[UnitSpread]:
+    """SMs, TPCs and GPCs, as far as the trace knows them."""
+    work = np.bincount(ranges.lane[~ranges.waits], ranges.own[~ranges.waits], len(ranges.block))
+    origin, last = int(ranges.begin.min()), int(ranges.end.max())
+    found = []
+    for level, of in (("SM", ranges.sm), ("TPC", ranges.tpc), ("GPC", ranges.gpc)):
+        unit_of_block = of[ranges.first_block]
+        known = unit_of_block != MISSING
+        if not known.any():
+            continue
+        units, at = np.unique(unit_of_block[known], return_inverse=True)
+        at = at.reshape(-1)
+        blocks = np.bincount(at)
+        begin, end = np.full(len(units), last), np.full(len(units), origin)
+        np.minimum.at(begin, at, ranges.block_begin[known])
+        np.maximum.at(end, at, ranges.block_end[known])
+        done = np.bincount(at, np.add.reduceat(work, ranges.first_block)[known])
+        aligned = ranges.is_aligned
+        idle = float((last - end).mean() / max(last - origin, 1))
+        found.append(UnitSpread(
+            level, len(units), int(blocks.min()), int(blocks.max()), int(np.ptp(begin)) if aligned else None,
+            int(np.ptp(end)) if aligned else None, idle if aligned else None,
+            float(done.max() / done.mean()) if done.any() else None, int(units[end.argmax()]) if aligned else None,
+        ))  # fmt: skip
+    return found

@@ -1,0 +1,142 @@
+"""What the kernel gains if ranges were shorter: blocks replayed, and laid behind one another on their SMs again.
+
+A saving is an interval. At least, waits whose release is not known end no earlier than they did; at most, every moment
+in which a block was in the range becomes shorter. Where every wait is explained, both are what the replay gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+from ncu_launch.errors import WrongUsage, near_names
+from ncu_parsers.warp_ranges.warp_trace import MISSING, Integers
+
+from ncu_tools.kernels.warp_ranges.launch_ranges import LaunchRanges, Numbers
+from ncu_tools.kernels.warp_ranges.wait_graph import ReplayedWaits, ShorterRanges, WaitGraph, replay
+
+EXPLAINED = 0.99
+"""From this share of explained waiting on, a replay is what a change brings, apart from what it changes elsewhere."""
+_FACTOR = re.compile(r"(.+)=(?:(\d+(?:\.\d+)?)x?|0)")
+
+
+@dataclass(frozen=True)
+class LaunchSaving:
+    """Shares of the launch's time that a change saves: likely, at least and at most."""
+
+    likely: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class AskedShorter:
+    """A what-if that the user typed, as typed, and what it saves."""
+
+    text: str
+    saving: LaunchSaving
+
+
+def shorter_in(text: str, ranges: LaunchRanges) -> ShorterRanges:
+    """The change in a text as mma_issue=0.5x, wait*=0. Raises `WrongUsage` for an unknown range or another form."""
+    match = _FACTOR.fullmatch(text.strip())
+    if match is None:
+        raise WrongUsage(
+            f'--what-if "{text}" cannot be read.', "It is a range and a factor.",
+            'Write it as in: --what-if "mma_issue=0.5x", or "tma_acquire=0" for none at all',
+        )  # fmt: skip
+    names = frozenset(at for at, one in enumerate(ranges.names) if fnmatchcase(one, match[1]))
+    if not names:
+        near = near_names(match[1], ranges.names)
+        there = ", ".join(near or ranges.names[:8])
+        raise WrongUsage(f"No range is called {match[1]}.", f"There are: {there}.", "A * in it stands for any text.")
+    return ShorterRanges(names, min(float(match[2] or 0), 1.0))
+
+
+def savings(graph: WaitGraph, changes: Sequence[ShorterRanges]) -> list[LaunchSaving]:
+    """What each change saves of the launch."""
+    ranges = graph.ranges
+    likely, least = (replay(graph, [NOTHING, *changes], holds=holds) for holds in (False, True))
+    whole = [kernel_times(graph, one) for one in (likely, least)]
+    found = []
+    for at, change in enumerate(changes, start=1):
+        now, low = (1 - times[at] / times[0] for times in whole)
+        high = now
+        if graph.explained_share < EXPLAINED:
+            high = max(now, _bound(ranges, change) / max(ranges.duration, 1))
+        found.append(LaunchSaving(float(now), float(min(low, now)), float(high)))
+    return found
+
+
+NOTHING = ShorterRanges(frozenset(), 1.0)
+"""The what-if in which nothing changes."""
+
+
+def kernel_times(graph: WaitGraph, replayed: ReplayedWaits) -> Numbers:
+    """The time of the launch in each what-if: blocks take their new times, each behind the one that made place for it.
+
+    Blocks that are not in the graph take what those in it do in the mean.
+    """
+    ranges = graph.ranges
+    origin = int(ranges.begin.min())
+    old = (ranges.block_end - ranges.block_begin).astype(np.float64)
+    ends = np.maximum.reduceat(replayed.lane_end, ranges.first_block, axis=1)
+    new = ends - (ranges.block_begin - origin)
+    if len(graph.blocks) < len(old):
+        ratio = new[:, graph.blocks].sum(axis=1) / max(old[graph.blocks].sum(), 1)
+        others = np.ones(len(old), np.bool_)
+        others[graph.blocks] = False
+        new[:, others] = old[others] * ratio[:, None]
+    begin = np.repeat((ranges.block_begin - origin)[None, :].astype(np.float64), len(new), 0)
+    before = blocks_before(ranges)
+    for one in np.argsort(ranges.block_begin, kind="stable").tolist():
+        if before[one] >= 0:
+            gap = ranges.block_begin[one] - ranges.block_end[before[one]]
+            begin[:, one] = begin[:, before[one]] + new[:, before[one]] + gap
+    found: Numbers = (begin + new).max(axis=1)
+    return found
+
+
+def blocks_before(ranges: LaunchRanges) -> Integers:
+    """The block whose end made place for each on its SM; -1 for those of the first wave.
+
+    Where SMs are not known, all blocks are taken as on one, which pairs ends and begins alike.
+    """
+    sm = np.where(ranges.block_sm == MISSING, -1, ranges.block_sm)
+    before = np.full(len(sm), -1)
+    begins = np.lexsort((ranges.block_begin, sm))
+    ends = np.lexsort((ranges.block_end, sm))
+    waiting: list[int] = []
+    at = 0
+    for one in begins.tolist():
+        while at < len(ends) and (sm[ends[at]] < sm[one] or (sm[ends[at]] == sm[one] and
+                                  ranges.block_end[ends[at]] <= ranges.block_begin[one])):  # fmt: skip
+            waiting.append(int(ends[at]))
+            at += 1
+        while waiting and sm[waiting[-1]] != sm[one]:
+            waiting.pop()
+        if waiting:
+            before[one] = waiting.pop()
+    return before
+
+
+def _bound(ranges: LaunchRanges, change: ShorterRanges) -> float:
+    """The time in which a block is in the ranges at all, of the SM with most of it: no chain can save more."""
+    mine = np.flatnonzero(np.isin(ranges.name, list(change.names)) & (ranges.length > 0))
+    block = ranges.block_row[ranges.lane[mine]]
+    low = int(ranges.begin.min())
+    span = int(ranges.end.max()) - low + 1
+    start, stop = block * span + ranges.start[mine] - low, block * span + ranges.stop[mine] - low
+    order = np.argsort(start, kind="stable")
+    reached = np.maximum.accumulate(np.concatenate([[-1], stop[order]]))
+    own = np.maximum(stop[order] - np.maximum(start[order], reached[:-1]), 0)
+    per_block = np.bincount(block[order], own, len(ranges.first_block))
+    before = blocks_before(ranges)
+    total = per_block.copy()
+    for one in np.argsort(ranges.block_begin, kind="stable").tolist():
+        if before[one] >= 0:
+            total[one] += total[before[one]]
+    return float((1 - change.factor) * total.max(initial=0))
