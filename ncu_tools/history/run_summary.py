@@ -25,7 +25,7 @@ from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES
 from ncu_launch.files.typed_json import UNREADABLE, record_of
 from ncu_parsers.parquet.reader import read_beside
 from ncu_parsers.parquet.writer import write_table
-from ncu_parsers.points.point_files import PointFile, is_point_file, read_points
+from ncu_parsers.point_files import PointFile, is_point_file, read_points
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.metric_forms import MetricsInAnyForm
 from ncu_parsers.schema.tables import Floats, drop_failed, table_metadata, with_metadata

@@ -22,7 +22,7 @@ from ncu_parsers.datasets.dataset_layout import find_dataset
 from ncu_parsers.datasets.engine import Engine, InOrder
 from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parse.report_files import reports_among
-from ncu_parsers.points.point_files import is_point_file
+from ncu_parsers.point_files import is_point_file
 
 from ncu_tools.advice.history import is_log, logged_changes
 from ncu_tools.history.run_summary import BY_FILE, KEPT, FoundRun, RunSummary, summarised

@@ -44,7 +44,7 @@ from ncu_parsers.parquet import checked_open, footer, reader
 from ncu_parsers.parse.file_kinds import KINDS, activity_reader_of
 from ncu_parsers.parse.parse import account
 from ncu_parsers.parse.warp_trace_files import read_warp_trace, write_warp_trace
-from ncu_parsers.points.point_files import read_points
+from ncu_parsers.point_files import read_points
 from ncu_parsers.report_data.report import METRICS, Report
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import appended

@@ -12,7 +12,7 @@ from typing import Any
 
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
-from ncu_parsers.points.point_files import read_points
+from ncu_parsers.point_files import read_points
 from ncu_parsers.report_data import report
 from ncu_parsers.sources.sources import Source
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.points.point_files import is_point_file, read_points
+from ncu_parsers.point_files import is_point_file, read_points
 
 PYTEST = {
     "machine_info": {"node": "ci", "python_version": "3.12.1", "cpu": {"brand_raw": "Xeon"}},

@@ -1,1 +1,0 @@
-"""Measured points that other programs wrote: NVBench and pytest-benchmark."""
