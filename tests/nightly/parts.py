@@ -42,6 +42,9 @@ FORMATS = (
 )  # fmt: skip
 """Formats of tests/fuzz/oracle."""
 
+CHUNK_OF_FORMAT = {"nsys-sqlite": 500, "parquet": 500, "operators": 500}
+"""Inputs of a chunk where some ten are compared per second; elsewhere 1,000."""
+
 MUTATED = (
     "flops", "ceilings", "levels", "diagnosis", "intervals", "units", "matching", "gates", "history", "join", "sums",
     "hotspots", "gaps", "verdicts",
@@ -156,7 +159,8 @@ def parts() -> dict[str, list[Case]]:
     for part, targets in TARGETS.items():
         sizes = {target: CHUNK_OF_TARGET.get(target, 20_000) for target in targets}
         found[part] = [Case(f"mutated: {one}", INPUTS // sizes[one], _fuzzed(one, sizes[one])) for one in targets]
-    found["values"] = [Case(f"values: {one}", COMPARED // 2000, _compared(one, 2000)) for one in FORMATS]
+    sizes = {one: CHUNK_OF_FORMAT.get(one, 1000) for one in FORMATS}
+    found["values"] = [Case(f"values: {one}", COMPARED // sizes[one], _compared(one, sizes[one])) for one in FORMATS]
     for part, place in _folders_of_tests():
         found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT)))
     kills = ("-m", "tests.support.faults", "--kills", "20", "--seed", "CHUNK")
