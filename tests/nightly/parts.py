@@ -45,6 +45,10 @@ FORMATS = (
 CHUNK_OF_FORMAT = {"nsys-sqlite": 500, "parquet": 500, "operators": 500}
 """Inputs of a chunk where some ten are compared per second; elsewhere 1,000."""
 
+WRITERS = ("parse", "dataset", "page", "digest", "csv", "roofline", "history", "log", "join", "profile", "bench")
+"""Commands of tests/support/write_faults.py, whose writes fail one at a time."""
+FAULT_CHUNKS = 5
+
 MUTATED = (
     "flops", "ceilings", "levels", "diagnosis", "intervals", "units", "matching", "gates", "history", "join", "sums",
     "hotspots", "gaps", "verdicts",
@@ -135,6 +139,11 @@ def _printed(*words: str, count: str) -> Callable[[int, float], Tried]:
     return run
 
 
+def _injected(name: str) -> Callable[[int, float], Tried]:
+    words = ("-m", "tests.support.write_faults", name, "--every", str(FAULT_CHUNKS), "--first")
+    return lambda chunk, seconds: _printed(*words, str(chunk + 1), count=r"(\d+) faults in")(chunk, seconds)
+
+
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
     lines = f"{done.stdout}\n{done.stderr}".strip().splitlines()
     return lines[-1][:300] if lines else ""
@@ -164,7 +173,10 @@ def parts() -> dict[str, list[Case]]:
     for part, place in _folders_of_tests():
         found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT)))
     kills = ("-m", "tests.support.faults", "--kills", "20", "--seed", "CHUNK")
-    found["faults"] = [Case("kill -9 at random moments", 10, _printed(*kills, count=r"(\d+) kills"))]
+    found["faults"] = [
+        Case("killed at random moments", 10, _printed(*kills, count=r"(\d+) kills")),
+        *(Case(f"fault at each write: {one}", FAULT_CHUNKS, _injected(one)) for one in WRITERS),
+    ]
     loads = ("metrics", "launches", "reports")
     found["load"] = [
         Case(f"load: {one}", 1, _printed("-m", "benchmarks.load", "--only", one, count=r"^\| ([\d,]+) "))

@@ -15,6 +15,7 @@ from tests.nightly import __main__ as nightly
 from tests.nightly import account, parts
 from tests.nightly.account import Tried
 from tests.nightly.parts import LEFT, Case
+from tests.support.write_faults import WRITERS
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +73,7 @@ class TestTheParts:
         assert sorted(one for targets in parts.TARGETS.values() for one in targets) == sorted(NAMES)
         assert tuple(FORMATS) == parts.FORMATS
         assert sorted(parts.MUTATED) == sorted(CORE)
+        assert tuple(writer.name for writer in WRITERS) == parts.WRITERS
 
     def test_hold_every_file_of_tests(self) -> None:
         places = [case.name.removeprefix("tests: ") for cases in parts.parts().values() for case in cases]

@@ -25,9 +25,9 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     temporary = path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.part")
-    # os.open() applies the umask; reading the umask instead would change it for every thread.
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-    try:
+    try:  # Ctrl-C may come as soon as the file is there
+        # os.open() applies the umask; reading the umask instead would change it for every thread.
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         yield temporary
         if temporary.exists():
             temporary.replace(path)

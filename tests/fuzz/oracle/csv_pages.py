@@ -40,7 +40,6 @@ IDENTITY = (
     "Grid Size", "Device", "CC",
 )  # fmt: skip
 
-WHO = ("Process ID", "ID", "Kernel Name", "Context", "Stream", "Process Name", "Host Name", "Device", "Kernel Time")
 LONG_TITLES = ("Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value")
 
 BYTES = {f"{prefix}byte": 10.0**power for prefix, power in (("", 0), ("K", 3), ("M", 6), ("G", 9), ("T", 12))}
@@ -201,7 +200,7 @@ def slow_raw(data: bytes) -> list[Row] | None:
 
 
 def slow_details(data: bytes) -> list[Row] | None:
-    """The launches of a details page, run after run: identity and metrics in base units."""
+    """The launches of a details page: identity and metrics in base units; None if a launch's rows begin anew."""
     table = _table(data)
     if table is None:
         return None
@@ -211,24 +210,22 @@ def slow_details(data: bytes) -> list[Row] | None:
     needed = max(at[title] for title in (*identity, *LONG_TITLES) if title in at)
     rows = [row for row in rows if needed < len(row) and _fits(header, row)]
     decimal = _decimal(row[at["Metric Value"]] for row in rows if row[at["Metric Name"]])
-    runs: list[dict[tuple[str, ...], _Printed]] = [{}]
+    launches: dict[tuple[str, ...], _Printed] = {}
     for row in rows:
         key = tuple(row[at[title]] for title in identity)
         said = tuple(row[at[title]] if title in at else "" for title in LONG_TITLES[:3])
         if not row[at["Metric Name"]]:
-            if "Rule Name" in at and at["Rule Name"] < len(row) and not _has_launch(runs[-1], row, at):
-                runs[-1].setdefault(key, _Printed(row))
+            if "Rule Name" in at and at["Rule Name"] < len(row) and not _has_launch(launches, row, at):
+                launches.setdefault(key, _Printed(row))
             continue
-        if key in runs[-1] and runs[-1][key].first == said:
-            runs.append({})
-        printed = runs[-1].setdefault(key, _Printed(row))
+        if key in launches and launches[key].first == said:
+            return None  # several runs, of which some launches may be the same
+        printed = launches.setdefault(key, _Printed(row))
         printed.first = printed.first or said
         unit = row[at["Metric Unit"]] if "Metric Unit" in at else ""
         value = _value(row[at["Metric Value"]], unit, decimal)
         printed.values.setdefault(metric_of_label(*said).name, []).append(value)
-    return _joined(
-        [[(_who(one.row, at), _launch(header, one.row, one.values)) for one in run.values()] for run in runs]
-    )
+    return [_launch(header, one.row, one.values) for one in launches.values()]
 
 
 @dataclass
@@ -240,35 +237,10 @@ class _Printed:
     values: dict[str, list[Any]] = field(default_factory=dict)
 
 
-def _has_launch(run: Mapping[tuple[str, ...], _Printed], row: list[str], at: Mapping[str, int]) -> bool:
-    """Whether a launch of the run has the ids of a rule's row."""
+def _has_launch(launches: Mapping[tuple[str, ...], _Printed], row: list[str], at: Mapping[str, int]) -> bool:
+    """Whether a launch has the ids of a rule's row."""
     ids = [at[title] for title in ("Process ID", "ID") if title in at]
-    return any(all(int(one.row[place]) == int(row[place]) for place in ids) for one in run.values())
-
-
-def _who(row: list[str], at: Mapping[str, int]) -> tuple[str, ...]:
-    return tuple(row[at[title]] for title in WHO if title in at)
-
-
-def _joined(runs: list[list[tuple[tuple[str, ...], dict[str, Any]]]]) -> list[Row]:
-    """The launches of all runs; one that agrees with the same launch of an earlier run adds its metrics to that."""
-    found: list[Row] = []
-    known: dict[tuple[str, ...], dict[str, Any]] = {}
-    for run in runs:
-        earlier = dict(known)
-        for who, launch in run:
-            other = earlier.get(who)
-            if other is not None and _agree(other, launch):
-                other.update({name: value for name, value in launch.items() if other.get(name) is None})
-            else:
-                known.setdefault(who, launch)
-                found.append(launch)
-    return found
-
-
-def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    shared = [name for name in one.keys() & other.keys() if None not in (one[name], other[name])]
-    return all(one[name] == other[name] for name in shared)
+    return any(all(int(one.row[place]) == int(row[place]) for place in ids) for one in launches.values())
 
 
 def _table(data: bytes) -> tuple[list[str], list[list[str]]] | None:
