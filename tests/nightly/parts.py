@@ -22,7 +22,7 @@ LEFT = "ended by the clock"
 
 TARGETS = {
     "fuzz-text": ("csv", "fast-path", "operators", "source-pages"),
-    "fuzz-timelines": ("nsys-bytes", "nsys-cells", "kineto", "rocprofv3", "xplane", "pftrace"),
+    "fuzz-timelines": ("nsys-bytes", "nsys-cells", "kineto", "rocprofv3", "xplane", "pftrace", "warp-ranges"),
     "fuzz-tables": ("parquet-bytes", "parquet-schema", "bench", "machine", "manifest", "points", "formulas", "log"),
     "fuzz-binary": ("ncu-rep", "cubin"),
 }
