@@ -22,13 +22,13 @@ VERSION = 1
 class Baseline:
     """What one measurement of a test gave, per call.
 
-    `how` is one of `measured.HOW`. `mean_ns` is the mean time, `block_means_ns` are those of blocks of calls that
-    follow each other, in order. `counts` are exact. `threads` is that of operators on a CPU, None on a GPU.
+    `how` is one of `measured.HOW`. `block_medians_ns` are the median times of blocks of calls that follow each other,
+    in order, and `time_ns` is their mean. `counts` are exact. `threads` is that of operators on a CPU, None on a GPU.
     """
 
     how: str
-    mean_ns: float
-    block_means_ns: tuple[float, ...]
+    time_ns: float
+    block_medians_ns: tuple[float, ...]
     counts: Mapping[str, float] = field(default_factory=dict)
     threads: int | None = None
 
@@ -104,5 +104,5 @@ def _json(value: object) -> str:
 
 def _baseline(one: Mapping[str, Any]) -> Baseline:
     counts = {str(name): float(value) for name, value in one["counts"].items()}
-    blocks = tuple(map(float, one["block_means_ns"]))
-    return Baseline(str(one["how"]), float(one["mean_ns"]), blocks, counts, one["threads"])
+    blocks = tuple(map(float, one["block_medians_ns"]))
+    return Baseline(str(one["how"]), float(one["time_ns"]), blocks, counts, one["threads"])

@@ -255,11 +255,11 @@ def kernels_of_test(request: pytest.FixtureRequest) -> Kernels:
 def _held(base: Baseline, new: Baseline, within: float) -> GateOutcome:
     """The gate on the time of a call against its baseline, with the 95 % interval that points of `bench` have."""
     rows = [
-        {"latency_mean_ns": one.mean_ns, "samples_ns": list(one.block_means_ns), "process_means_ns": None}
+        {"latency_mean_ns": one.time_ns, "samples_ns": list(one.block_medians_ns), "process_means_ns": None}
         for one in (base, new)
     ]
     interval = ratio_interval(*estimates_of(*rows))
-    return _judged(Change("time", base.mean_ns, new.mean_ns, *(interval or (None, None))), within)
+    return _judged(Change("time", base.time_ns, new.time_ns, *(interval or (None, None))), within)
 
 
 def _judged(change: Change, within: float) -> GateOutcome:

@@ -43,22 +43,28 @@ class KernelProfile:
     folder: Path | None = None
 
     @property
+    def block_medians_ns(self) -> tuple[float, ...]:
+        """The medians of up to `BLOCKS` blocks of calls, in order: another process that takes the processor or the GPU
+        for a moment hardly moves them."""
+        count = min(BLOCKS, len(self.samples_ns))
+        ends = [len(self.samples_ns) * block // count for block in range(count + 1)]
+        return tuple(statistics.median(self.samples_ns[start:end]) for start, end in pairwise(ends))
+
+    @property
     def time_ns(self) -> float:
-        """The mean time of a call."""
-        return statistics.fmean(self.samples_ns)
+        """The time of a call: the mean of the medians of blocks."""
+        return statistics.fmean(self.block_medians_ns)
 
     @property
     def noise(self) -> float | None:
-        """Half the 95 % interval of the mean time, as a fraction of it; None for a single sample."""
-        reach = half_width(self.samples_ns)
+        """Half the 95 % interval of the time, as a fraction of it; None for a single sample."""
+        reach = half_width(self.block_medians_ns)
         return None if reach is None else reach / self.time_ns
 
     @property
     def baseline(self) -> Baseline:
-        """What a baseline keeps of it."""
-        count = min(BLOCKS, len(self.samples_ns))
-        ends = [len(self.samples_ns) * block // count for block in range(count + 1)]
-        blocks = tuple(round(statistics.fmean(self.samples_ns[start:end]), 1) for start, end in pairwise(ends))
+        """What a baseline keeps of it, to a tenth of a ns."""
+        blocks = tuple(round(one, 1) for one in self.block_medians_ns)
         return Baseline(self.how, round(self.time_ns, 1), blocks, dict(self.counts), self.threads)
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from ncu_tools.numbers.text_width import text_width
 
 PREFIX = "ncu-bench "
 BY, TIME, NOISE, MINIMUM, CALLS, CHANGE, COUNTS = PROPERTIES = (
-    *(f"{PREFIX}{name}" for name in ("by", "mean", "±", "min", "calls", "change", "counts")),
+    *(f"{PREFIX}{name}" for name in ("by", "time", "±", "min", "calls", "change", "counts")),
 )
 """Properties of a report, in the order of the columns. A measurement begins with the first."""
 TITLES = ("test", *(name.removeprefix(PREFIX) for name in PROPERTIES[1:]))
