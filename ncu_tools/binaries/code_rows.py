@@ -17,7 +17,7 @@ from ncu_tools.numbers.number_format import FORMATS, counted, percent
 PARTS = {
     "resources": "1 resources", "occupancy": "2 theoretical occupancy", "instructions": "3 instructions in the code",
     "accesses": "4 widths of accesses", "paths": "5 tensor cores and slow paths", "loops": "6 loops",
-    "live": "7 live registers",
+    "live": "7 live registers", "joined": "8 code beside the run",
 }  # fmt: skip
 LOOPS_SHOWN, LINES_SHOWN = 6, 6
 

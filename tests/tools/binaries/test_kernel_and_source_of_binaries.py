@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ncu_parsers.binaries.code_files import CodeReading, kernels_in
+from ncu_parsers.ncu_rep import code_in
+from ncu_parsers.sources.sources import Source
 
+from ncu_tools.binaries.joined_with_report import joined
+from tests.conftest import SAMPLES
 from tests.support.kept_sass import BINARIES, use_kept_sass, use_no_disassembler
 from tests.support.ran import ran
 
@@ -152,3 +158,43 @@ def test_every_format_has_the_kernel(output: str) -> None:
         done = ran(*words, "--format", output)
         assert done.exit_code == 0
         assert done.stdout.count("\n") > 3
+
+
+class TestWithAReport:
+    """A kernel's code beside a launch that was measured on an H100."""
+
+    REPORT = str(SAMPLES / "h100" / "conflicts.ncu-rep")
+
+    @pytest.fixture
+    def cubin(self, tmp_path: Path) -> Path:
+        path = tmp_path / "conflicts.cubin"
+        path.write_bytes(next(code.cubin for code in code_in(Source(self.REPORT)) if code.cubin))
+        return path
+
+    def test_has_registers_blocks_per_sm_and_occupancy_of_both(self, cubin: Path) -> None:
+        rows = rows_of("kernel", str(cubin), "conflicts", "--with", self.REPORT)
+        joined = {row["key"]: (row["value"], row["measured"]) for row in rows if row["part"] == "joined"}
+        assert joined["joined_registers"] == (14, 16)
+        assert joined["joined_shared"] == (4096, 4096)
+        blocks, measured = joined["joined_blocks"]
+        assert isinstance(blocks, int)
+        assert isinstance(measured, float)
+        assert 0 < measured <= blocks
+        occupancy = {str(row["key"]): str(row["against"]) for row in rows}["joined_occupancy"]
+        assert f"{100 * float(str(joined['joined_occupancy'][0])):.1f} % by ncu" in occupancy
+
+    def test_says_whether_the_report_ran_this_code(self, cubin: Path, tmp_path: Path) -> None:
+        assert "the report ran this very code" in ran("kernel", str(cubin), "conflicts", "--with", self.REPORT).stderr
+        (found,) = [one for one in kernels_in(cubin, CodeReading()) if one.resources.name == "_Z9conflictsPKfPfi"]
+        changed = replace(found.resources, code_digest="other")
+        assert joined(changed, self.REPORT, None).code.startswith("the report ran other code than this")
+        other = replace(changed, architecture="sm_80")
+        assert joined(other, self.REPORT, None).code == "the report ran code for sm_90, not for sm_80"
+
+    def test_of_another_kernel_is_refused_with_those_that_there_are(self) -> None:
+        done = ran("kernel", CUBIN, "copy_wide", "--with", self.REPORT)
+        assert done.exit_code == 1
+        assert "It has launches of: conflicts" in done.stderr
+
+    def test_of_several_kernels_is_refused(self) -> None:
+        assert ran("kernel", CUBIN, "--with", self.REPORT).exit_code == 2

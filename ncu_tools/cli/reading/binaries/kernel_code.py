@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ncu_parsers.binaries.code_files import CodeReading, FoundKernel
     from ncu_parsers.binaries.kernel_resources import PtxKernel
 
+    from ncu_tools.binaries.static_facts import StaticFacts
+
 COLUMNS = columns(
     "code.kernel architecture~2 code.registers~0 spill_bytes~0 stack_bytes~5 static_shared_bytes~3 barriers~7 "
     "block_threads~2 theoretical_occupancy~1 limited_by~4 code_bytes~6"
@@ -38,7 +41,7 @@ MORE = columns(
     "toolkit code.file image library"
 )
 OF_ONE = (*columns("part title"), column("value", kind="text"), *columns("against"))
-MACHINE_READABLE = columns("part key title value value.unit against")
+MACHINE_READABLE = columns("part key title value value.unit against code.measured")
 ORDERS = ("spills", "registers", "shared", "occupancy", "code", "name")
 UNMARKED = "spills are not known of kernels compiled before CUDA 12.6 that have a stack: ptxas marked none"
 ASSUMED = "occupancy is of blocks of 256 threads where neither launch bounds nor metadata say how many"
@@ -51,10 +54,17 @@ Row = dict[str, Any]
 @click.argument("name", required=False)
 @architecture_option
 @click.option("--sort", "order", type=click.Choice(ORDERS), default="spills", help="[default: spills, then registers]")
+@click.option("--with", "report", metavar="REPORT", help="Show a measured launch of the kernel beside its code.")
 @top_option("kernels")
 @format_option
 def command(
-    run: str, name: str | None, architecture: str | None, order: str, top: int | None, output_format: str
+    run: str,
+    name: str | None,
+    architecture: str | None,
+    order: str,
+    report: str | None,
+    top: int | None,
+    output_format: str,
 ) -> None:
     """Show what kernels take of an SM by their code alone: registers, spills, shared memory, theoretical occupancy.
 
@@ -66,7 +76,7 @@ def command(
     Example:
       ncu-bench kernel build/extension.so --sort registers --top 10
       ncu-bench kernel ~/.triton/cache softmax --arch sm_90
-      ncu-bench kernel kernels.cubin gemm --format json
+      ncu-bench kernel kernels.cubin gemm --with report.ncu-rep
     """
     from ncu_parsers.binaries.code_files import CodeReading
 
@@ -74,9 +84,12 @@ def command(
     wanted = Wanted(run, name, architecture, reading)
     shown = rows_shown(top, output_format)
     kept = _first(wanted, order, shown)
-    if wanted.count == 1:
-        _show_one(kept[0], _ptx_of(kept[0], reading), notes_on(reading), output_format)
+    alone = kept if wanted.count == 1 else [one for one in kept if name in (one.resources.name, _readable(one))]
+    if len(alone) == 1:
+        _show_one(alone[0], _ptx_of(alone[0], reading), report, notes_on(reading), output_format)
         return
+    if report is not None:
+        raise WrongUsage("--with goes with one kernel.", f"{wanted.count:,} are left.", "Name one, and --arch sm_90.")
     rows = _rows(kept)
     notes = [
         *_notes(rows, reading, name),
@@ -92,6 +105,12 @@ def _head(run: str, facts: Iterable[str]) -> Any:
     from ncu_tools.report.head import Head
 
     return Head((run,), more=tuple(facts))
+
+
+def _readable(kernel: FoundKernel) -> str:
+    from ncu_tools.binaries.code_names import readable_code_name
+
+    return readable_code_name(kernel.resources.name)
 
 
 def _first(wanted: Iterable[FoundKernel], order: str, shown: int | None) -> list[FoundKernel]:
@@ -168,11 +187,13 @@ def _ptx_of(kernel: FoundKernel, reading: CodeReading) -> PtxKernel | None:
     return next((one for _, one in reading.ptx if one.name == kernel.resources.name), None)
 
 
-def _show_one(kernel: FoundKernel, ptx: PtxKernel | None, notes: list[str], output_format: str) -> None:
+def _show_one(
+    kernel: FoundKernel, ptx: PtxKernel | None, report: str | None, notes: list[str], output_format: str
+) -> None:
     from ncu_tools.binaries.code_names import readable_code_name
     from ncu_tools.binaries.code_rows import PARTS
 
-    rows, missing = _rows_of_one(kernel, ptx)
+    rows, missing = _rows_of_one(kernel, ptx, report)
     resources = kernel.resources
     compiled = f"compiled by CUDA {resources.toolkit}" if resources.toolkit else ""
     name = readable_code_name(resources.name)
@@ -196,25 +217,41 @@ def _show_one(kernel: FoundKernel, ptx: PtxKernel | None, notes: list[str], outp
     echo_notes(notes)
 
 
-def _rows_of_one(kernel: FoundKernel, ptx: PtxKernel | None) -> tuple[list[Row], list[str]]:
-    """The rows of one kernel, and why some parts are missing."""
+def _rows_of_one(kernel: FoundKernel, ptx: PtxKernel | None, report: str | None) -> tuple[list[Row], list[str]]:
+    """The rows of one kernel, with `report` beside a measured launch, and why some parts are missing."""
+    from ncu_tools.binaries.joined_with_report import joined
+
+    rows, notes, facts = _rows_of_code(kernel, ptx)
+    if report is None:
+        return rows, notes
+    found = joined(kernel.resources, report, facts)
+    return rows + found.rows, [found.code, *notes]
+
+
+def _rows_of_code(kernel: FoundKernel, ptx: PtxKernel | None) -> tuple[list[Row], list[str], StaticFacts | None]:
+    """The rows of one kernel by its code, why some parts are missing, and the facts of its instructions if known."""
     from ncu_tools.binaries import code_rows
-    from ncu_tools.binaries.kernel_listing import has_disassembler, listing_of, needs_disassembler
+    from ncu_tools.binaries.kernel_listing import listing_of
     from ncu_tools.binaries.static_facts import facts_of
 
     rows = [*code_rows.resource_rows(kernel.resources, ptx), *code_rows.occupancy_rows(kernel.resources)]
-    if kernel.library:
-        return rows, [f"instructions are not shown: the licence of {kernel.library} forbids disassembly"]
-    listing = listing_of(kernel)
+    listing = None if kernel.library else listing_of(kernel)
     if listing is None:
-        if kernel.resources.code_bytes is None:
-            return rows, ["what ptxas or cuobjdump printed holds no instructions: name the binary itself for them"]
-        why = "nvdisasm could not read this kernel: it may be older than the code"
-        return rows, [why if has_disassembler() else needs_disassembler("The rest").paragraph]
+        return rows, [_why_no_instructions(kernel)], None
     facts = facts_of(listing)
     rows += code_rows.spill_rows(listing)
     rows += [*code_rows.instruction_rows(facts), *code_rows.loop_rows(listing, facts), *code_rows.live_rows(listing)]
-    notes = (
-        [] if listing.live is not None else ["loops and live registers are not known: it jumps to computed addresses"]
-    )
-    return rows, notes
+    unknown = "live registers are not known: it jumps to computed addresses, or is too long"
+    return rows, [] if listing.live is not None else [unknown], facts
+
+
+def _why_no_instructions(kernel: FoundKernel) -> str:
+    from ncu_tools.binaries.kernel_listing import has_disassembler, needs_disassembler
+
+    if kernel.library:
+        return f"instructions are not shown: the licence of {kernel.library} forbids disassembly"
+    if kernel.resources.code_bytes is None:
+        return "what ptxas or cuobjdump printed holds no instructions: name the binary itself"
+    if not has_disassembler():
+        return needs_disassembler("The rest").paragraph
+    return "nvdisasm could not read this kernel: it may be older than the code"
