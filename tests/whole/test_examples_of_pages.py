@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from tests.support.reports import needs_shared_reports
 pytestmark = [pytest.mark.slow, needs_torch, needs_shared_reports]
 
 WITH_EXAMPLES = [page for page in PAGES if any(not one.not_run for one in examples(page))]
-BY_DAY = [page for page in WITH_EXAMPLES if page.name == "howto.md"]
+BY_DAY = [page for page in WITH_EXAMPLES if page.name in ("advice.md", "compare.md", "kernel.md")]
 SHORT = ("--max-time", "0.05")
-ANSWERS = (0, 3)
-"""A command that is done, and a gate that tripped."""
+NUMBERS = count()
+ANSWERS = (0, 3, 4)
+"""A command that is done, a gate that tripped, and one that cannot tell."""
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +35,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def failure(example: Example, folder: Path) -> str:
     """What is wrong with an example; "" if it works."""
-    words = [example.comes_from if word == "-" else word for word in example.words]
-    words = [path for word in words for path in (sorted(map(str, folder.glob(word))) if "*/" in word + "/" else [word])]
-    if words[:1] in (["profile"], ["bench"]) and "-o" in words and "." not in words[words.index("-o") + 1]:
-        words[words.index("-o") + 1] += f"-of-{example.page}"  # there is one of that name already
-    measures = words and words[0] == "bench" and not (folder / words[1]).exists()
-    found = called_with_models(*words, *(SHORT if measures and "--max-time" not in words else ()), cwd=folder)
+    words = typed(example, folder)
+    found = called_with_models(*words, cwd=folder)
     if example.goes_to:
         (folder / example.goes_to).write_text(found.out, encoding="utf-8")
     return (
         "" if found.code in ANSWERS else f"{example.command}\n    ended with {found.code}: {found.err.strip()[-400:]}"
     )
+
+
+def typed(example: Example, folder: Path) -> list[str]:
+    """The words of an example: a file for standard input, patterns as the shell has them, a new folder for a new run."""
+    words = [example.comes_from if word == "-" else word for word in example.words]
+    words = [
+        path for word in words for path in (sorted(map(str, folder.glob(word))) if word.endswith("/*") else [word])
+    ]
+    if words[:1] not in (["profile"], ["bench"]) or "--dry-run" in words:
+        return words
+    measures = words[0] == "bench" and not (folder / words[1]).exists()
+    if measures or words[0] == "profile":
+        if "-o" not in words:
+            words += ["-o", "made"]
+        words[words.index("-o") + 1] += f"-of-{example.page}-{next(NUMBERS)}"
+    return [*words, *(SHORT if measures and "--max-time" not in words else ())]
 
 
 @pytest.mark.parametrize("page", by_day(BY_DAY, WITH_EXAMPLES), ids=lambda page: page.name)

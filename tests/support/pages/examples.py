@@ -16,12 +16,14 @@ from tests.support.models.models_here import called_with_models
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->")
 NEEDS = {
+    "a compiled kernel": r"extension\.so|\.triton/cache|\.cubin",
+    "a trace of warps": r"iket\.trace|buffer\.npy",
     "another machine": r"\b(?:s3|tcp)://|\bssh\b|\bdask worker|\bsrun\b|\bmpirun\b|--nproc|\bdocker\b|--dask",
     "a GPU": r"--tool (?:nsys|torch)|--power|--gpu-metrics|--on cuda|triton_|cuda_extension|--budget|run --with formulas|--part samples --by|train\.py-",
     "a server that waits": r"ncu-bench mcp --root",
     "a browser": r"--open",
     "a measurement of minutes": r"machines measure|--check\b|resnet50|hf:|--learn",
-    "a program of the reader's": r"-- (?:python|\./)|model\.py:make|RUNNER_TEMP|mine\.toml|torch_compile_debug|\bCOMMAND\b",
+    "a program of the reader's": r"-- (?:python|\./)|model\.py:make|RUNNER_TEMP|my_models|mine\.toml|torch_compile_debug|\bCOMMAND\b",
 }
 """Why an example is not run -> what it has in it."""
 REPORTS = {
@@ -30,6 +32,8 @@ REPORTS = {
     "after.csv": SAMPLES / "d10-details-all.csv",
     "report.ncu-rep": SAMPLES / "h100" / "conflicts.ncu-rep",
     "REPORT": SAMPLES / "h100" / "conflicts.ncu-rep",
+    "v1": SAMPLES / "h100" / "conflicts.ncu-rep",
+    "v2": SAMPLES / "h100" / "conflicts.ncu-rep",
     "OLD": SAMPLES / "h100" / "conflicts.ncu-rep",
     "NEW": SAMPLES / "h100" / "conflicts.ncu-rep",
     "counts.ncu-rep": SAMPLES / "h100" / "conflicts.ncu-rep",
