@@ -73,7 +73,7 @@ def facts_of(launches: pa.Table) -> tuple[list[Fact], dict[str, list[str]]]:
             fact = _fact(part, key, entry, metrics)
             if fact is not None:
                 found.append(fact)
-            elif not (without_dram and entry.get("of_dram")):
+            elif not (without_dram and entry.get("of_dram")) and not entry.get("beside"):
                 missing.setdefault(part, []).append(entry["title"])
     return found, missing
 

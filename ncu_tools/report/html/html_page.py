@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ncu_tools.report.plot.memory_chart import layout
+
 LIBRARY = "d3.min.js"
 SCRIPTS = (
     LIBRARY, "numbers.js", "tables.js", "address.js", "tips.js", "take_along.js", "roofline.js", "summary.js",
@@ -55,10 +57,16 @@ def page(content: dict[str, Any]) -> str:
         "styles": f"<style>{styles}</style>",
         "licence": asset(LICENCE),
         "content": embedded({name: one for name, one in content.items() if name != FINE_PARTS}),
-        "parts": "".join(PART.format(number, text) for number, text in enumerate(content.get(FINE_PARTS, ()))),
+        "parts": _beside_content(content),
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
     return _PLACES.sub(lambda place: parts[place[1]], asset(TEMPLATE))
+
+
+def _beside_content(content: dict[str, Any]) -> str:
+    """What a page has beside its JSON: the layout of memory charts, and parts of lanes."""
+    chart = f'<template id="memory-chart">{layout()}</template>\n' if "parts" in content else ""
+    return chart + "".join(PART.format(number, text) for number, text in enumerate(content.get(FINE_PARTS, ())))
 
 
 def embedded(value: Any) -> str:

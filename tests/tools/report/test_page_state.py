@@ -92,7 +92,7 @@ class TestTheAddress:
 
     def test_links_of_the_bar_lead_to_the_sections_which_stay_in_sight_below_it(self, opened: Opened) -> None:
         opened.page.click("nav a[href='#layers']")
-        bar = opened.page.locator(".bar").bounding_box()
+        bar = opened.page.locator(".top-bar").bounding_box()
         assert bar is not None
         assert bar["y"] == 0
         top = opened.page.evaluate("document.getElementById('layers').getBoundingClientRect().top")

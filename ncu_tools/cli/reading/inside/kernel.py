@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from ncu_launch.errors import WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
+    FILE,
     MACHINE_FORMATS,
     echo_head,
     echo_notes,
@@ -22,6 +24,7 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
+from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.cli.views import Verb
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import Table
@@ -66,6 +69,10 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
     "--explain", metavar="RULE", shell_complete=_names,
     help="Explain a rule of the diagnosis, or a number: formula, limit, source, and its values for this kernel.",
 )  # fmt: skip
+@click.option(
+    "--chart", type=FILE, metavar="FILE.svg",
+    help="Write its memory chart: bytes, hit rates and busy shares from the SM to DRAM.",
+)  # fmt: skip
 @machine_option
 @selection_options
 @format_option
@@ -77,6 +84,7 @@ def command(
     new: str | None,
     pair: str | None,
     explain: str | None,
+    chart: Path | None,
     machine: Machine | None,
     output_format: str,
     only: Selection | None,
@@ -95,6 +103,7 @@ def command(
       ncu-bench kernel report.ncu-rep softmax --format markdown
       ncu-bench kernel report.ncu-rep --part occupancy,scheduler
       ncu-bench kernel report.ncu-rep softmax --explain few-blocks
+      ncu-bench kernel report.ncu-rep softmax --chart memory.svg
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
     from ncu_tools.cli.tables.advice.levers_of_kernel import advice_on_view
@@ -116,6 +125,8 @@ def command(
         raise WrongUsage("--pair names the kernel already.", advice="Leave the name out.")
     if explain is not None and new is not None:
         raise WrongUsage("--explain goes with one run.", advice="Leave --against out.")
+    if chart is not None and (new is not None or explain is not None or chart.suffix.lower() != ".svg"):
+        raise WrongUsage("--chart writes an SVG file of one kernel.", advice="Say --chart FILE.svg, without --against.")
     if new is not None:
         _compare((run, new), (patterns, ids), pair, launch, machine, chosen or PART_NAMES, output_format, only)
         return
@@ -133,6 +144,8 @@ def command(
             inside = instructions_of(run, loaded.table.column_names, reading)
             view.places = hottest_places(inside, view, launch)
         levers = advice_on_view(view, loaded.table, inside, launch)
+    if chart is not None:
+        _write_chart(view, chart)
     parts = chosen or PART_NAMES
     step = next_step(view, run, over_time=any(name.startswith(OVER_TIME) for name in loaded.table.column_names))
     notes = [*notes_of(view, parts), *loaded.notes]
@@ -149,6 +162,22 @@ def command(
     else:
         echo_head(head, output_format, widest=WIDTH)
         _show_text(view, parts, _step_rows(step), levers, notes)
+
+
+def _write_chart(view: KernelView, path: Path) -> None:
+    """Write the memory chart of a kernel. Raises `NcuBenchError` if nothing is known of its memory."""
+    from ncu_launch.files.atomic_files import write_bytes_atomically
+
+    from ncu_tools.report.plot.memory_chart import has_chart, memory_chart
+
+    if not has_chart(view):
+        raise NcuBenchError(
+            "Nothing is known of what the kernel moved.",
+            "Its launches have no counters of memory.",
+            "Collect them with: ncu --section MemoryWorkloadAnalysis --section SpeedOfLight -o REPORT PROGRAM",
+        )
+    write_bytes_atomically(path, memory_chart(view).encode())
+    echo_notes([WrittenFile(f"the memory chart is {path}")])
 
 
 def _conditions(run: str, launches: pa.Table) -> dict[str, str]:

@@ -42,9 +42,32 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
       ...namesOf(row),
       element("p", { class: "hint" }, `${capital(noun)} ${shownNumber + 1}${run}: ${kernel.about}`),
       ...(diagnosis ? [element("p", { class: "diagnosis" }, diagnosis)] : []),
+      ...chartOf(kernel),
       element("div", { class: "parts" }, ...Object.entries(kernel.parts).map(([part, rows]) => tableOf(part, rows))),
       notesOf(kernel.notes.map((note) => content.texts[note])) ?? "",
     );
+  }
+
+  // The memory chart: the layout of the page with the values of the parts "limits" and "memory", found by their titles.
+  function chartOf(kernel) {
+    if (!kernel.parts.memory) return [];
+    const rows = [...(kernel.parts.limits ?? []), ...kernel.parts.memory];
+    const rowOf = new Map(rows.map((row) => [content.texts[row[0]], row]));
+    const svg = section("memory-chart").content.firstElementChild.cloneNode(true);
+    for (const text of svg.querySelectorAll("[data-fact]")) {
+      const row = rowOf.get(text.dataset.fact);
+      const { before = "", after = "" } = text.dataset;
+      text.textContent = row ? `${before}${row[at.get("value")]}${after}` : "not collected";
+      if (!row) text.classList.add("chart-unknown");
+    }
+    for (const bar of svg.querySelectorAll("[data-share]")) {
+      const share = rowOf.get(bar.dataset.share)?.[at.get("share")] ?? 0;
+      bar.setAttribute("width", Number(bar.getAttribute("width")) * Math.min(Math.max(share, 0), 1));
+    }
+    const title = `Memory chart of ${nameOf(kernels.rows[shownNumber])}`;
+    svg.setAttribute("aria-label", title);
+    const box = element("div", { class: "scrolled", tabindex: 0, role: "region", "aria-label": "Memory chart" }, svg);
+    return [element("p", { class: "controls" }, element("strong", {}, "Memory chart"), pictureTools(() => svg, "memory-chart", title)), box];
   }
 
   function tableOf(part, rows) {
