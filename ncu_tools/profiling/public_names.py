@@ -1,4 +1,4 @@
-"""The names of `ncu_tools` for scripts and notebooks, which imports them when the first is used: they take 20 ms."""
+"""The names that `ncu_tools` has for scripts and notebooks, from where they are (`ncu_tools.lazy_names`)."""
 
 from ncu_launch.workload.user_ranges import range as range
 

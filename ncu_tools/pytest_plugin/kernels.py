@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import pytest
 from ncu_launch.bench.against.paired_rounds import in_turns, times_ratio
+from ncu_launch.bench.gpu.device_locks import visible_gpus
 from ncu_launch.bench.point_process import cpu_timer, gpu_timer
 from ncu_launch.bench.timed_iteration import Iteration
 from ncu_launch.errors import NcuBenchError, WrongUsage
@@ -236,20 +237,26 @@ def kernels_of_test(request: pytest.FixtureRequest) -> Kernels:
     under_ncu = os.environ.get(CHILD)
     if under_ncu is not None:
         return Kernels(item, folders, "cuda", "", "", updating, results_before(under_ncu))
-    here = gpus()
+    gpu = _gpu_here()
     without = bool(config.getoption(WITHOUT_NCU))
-    if here and not without and find_tool("ncu") is not None:
-        return Kernels(item, folders, "cuda", here[0].name, "", updating)
+    if gpu is not None and not without and find_tool("ncu") is not None:
+        return Kernels(item, folders, "cuda", gpu, "", updating)
     has_torch = find_spec("torch") is not None
-    if here and has_torch:
-        return Kernels(item, folders, "cuda", here[0].name, WITHOUT_NCU if without else "ncu is not on PATH", updating)
-    if here:
+    if gpu is not None and has_torch:
+        return Kernels(item, folders, "cuda", gpu, WITHOUT_NCU if without else "ncu is not on PATH", updating)
+    if gpu is not None:
         pytest.skip("neither ncu nor PyTorch is here to time a GPU: install Nsight Compute, or PyTorch")
     if not config.getoption(CPU):
         pytest.skip(NO_GPU)
     if not has_torch:
         pytest.skip(f"{CPU} counts operators of PyTorch, which is not installed: pip install torch")
     return Kernels(item, folders, "cpu", "", "no NVIDIA GPU", updating)
+
+
+def _gpu_here() -> str | None:
+    """The name of the first GPU that this process may use; None without one."""
+    names = {str(gpu.index): gpu.name for gpu in gpus()}
+    return next((names.get(one, one) for one in visible_gpus()), None) if names else None
 
 
 def _held(base: Baseline, new: Baseline, within: float) -> GateOutcome:

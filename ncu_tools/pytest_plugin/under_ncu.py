@@ -10,7 +10,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -68,11 +69,8 @@ class Rerun:
         request = Request(
             ("pytest", *self.words), tuple(metrics), None, self.words, tool="ncu", nvtx_include=(f"{DOMAIN}@{RANGE}",)
         )
-        os.environ[CHILD] = json.dumps(kept)
-        try:
+        with _environment(json.dumps(kept)):
             collected = run_profile(ProfileRequest(request, folder), Listener())
-        finally:
-            del os.environ[CHILD]
         assert collected is not None  # noqa: S101  only ranks of a launcher end without a run
         if collected.failure is not None:
             raise collected.failure
@@ -81,8 +79,25 @@ class Rerun:
         return profile_of(collected.table, device, collected.folder)
 
 
+@contextmanager
+def _environment(before: str) -> Iterator[None]:
+    """Within the block, processes know `before`, and take themselves for no worker of pytest-xdist."""
+    hidden = {name: value for name, value in os.environ.items() if name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT"))}
+    for name in hidden:
+        del os.environ[name]
+    os.environ[CHILD] = before
+    try:
+        yield
+    finally:
+        del os.environ[CHILD]
+        os.environ.update(hidden)
+
+
 def profile_of(launches: pa.Table, device: str, folder: Path) -> KernelProfile:
-    """The launches of `CALLS` equal calls as one call. Raises `NcuBenchError` if they launched different kernels."""
+    """The launches of `CALLS` equal calls as one call; `device` is its GPU where the report does not say it.
+
+    Raises `NcuBenchError` if the calls launched different kernels.
+    """
     names = tables.words(launches, "kernel_name")
     each, rest = divmod(len(names), CALLS)
     if rest or names != names[:each] * CALLS:
@@ -91,6 +106,7 @@ def profile_of(launches: pa.Table, device: str, folder: Path) -> KernelProfile:
             "A cache was filled, a shape was tuned, or a collective ran.",
             "Call it once before it is measured, or measure one kernel of it.",
         )
+    device = next(filter(None, tables.words(launches, "device_name")), device)
     times = tables.floats(launches, "duration_ns").reshape(CALLS, each).sum(axis=1)
     return KernelProfile(BY_NCU, device, tuple(times.tolist()), counts_of(launches), folder=folder)
 

@@ -196,3 +196,9 @@ class TestAnnouncing:
         heard = Heard()
         announce(Plan("ncu", (), ("a note",), "2024.1", (), runs="one run"), Path("run"), heard)
         assert heard.messages == ["Collecting with ncu 2024.1 into run.", "note: plan: one run", "note: a note"]
+
+
+def test_the_names_of_the_package_are_listed_and_others_are_refused() -> None:
+    assert {"estimate", "expected_times", "kernel", "load", "profile", "range", "__version__"} <= set(dir(ncu_tools))
+    with pytest.raises(AttributeError, match="module 'ncu_tools' has no attribute 'lod'"):
+        ncu_tools.lod  # type: ignore[attr-defined]  # noqa: B018

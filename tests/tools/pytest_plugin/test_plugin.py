@@ -52,6 +52,7 @@ def ran(pytester: pytest.Pytester) -> Ran:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[KernelProfile], None]:
     """A function that says what each measurement on the GPU gives, of a machine that has one and no ncu."""
     monkeypatch.setattr("ncu_tools.pytest_plugin.kernels.gpus", lambda: [H100])
+    monkeypatch.setattr("ncu_tools.pytest_plugin.kernels.visible_gpus", lambda: ["0"])
     monkeypatch.setattr("ncu_tools.pytest_plugin.kernels.find_tool", lambda name: None)
     monkeypatch.setattr("ncu_tools.pytest_plugin.kernels.find_spec", lambda name: True)
 
@@ -84,7 +85,7 @@ def test_the_plugin_imports_nothing_but_itself_when_pytest_starts() -> None:
     )
     own = ("", ".options", ".plugin")
     assert done.stdout.split() == [
-        "ncu_launch", "ncu_launch.version", "ncu_tools", *(f"ncu_tools.pytest_plugin{one}" for one in own),
+        "ncu_launch", "ncu_launch.version", "ncu_tools", "ncu_tools.lazy_names", *(f"ncu_tools.pytest_plugin{one}" for one in own),
     ]  # fmt: skip
 
 
@@ -94,6 +95,15 @@ def test_without_a_gpu_tests_skip_with_the_reason(pytester: pytest.Pytester, ran
     done = ran("-rs")
     done.assert_outcomes(skipped=1)
     done.stdout.fnmatch_lines("*no NVIDIA GPU here. On the CPU, --ncu-bench-cpu times the call*")
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_gpu_that_is_hidden_from_cuda_is_none(
+    pytester: pytest.Pytester, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ncu_tools.pytest_plugin.kernels.visible_gpus", list)
+    pytester.makepyfile(TEST)
+    ran().assert_outcomes(skipped=1)
 
 
 @needs_torch
@@ -239,6 +249,7 @@ def test_workers_of_xdist_write_one_file(pytester: pytest.Pytester, monkeypatch:
         from ncu_tools.pytest_plugin.measured import KernelProfile
 
         kernels.gpus = lambda: [Gpu(0, {H100.name!r}, "9.0", None)]
+        kernels.visible_gpus = lambda: ["0"]
         kernels.find_tool = lambda name: None
         kernels.find_spec = lambda name: True
         kernels.measured_here = lambda call, device: KernelProfile("CUDA events", {H100.name!r}, (1.0, 2.0), {{"flops": 2.0}})
