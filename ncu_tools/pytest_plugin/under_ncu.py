@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -65,6 +66,11 @@ class Rerun:
 
         Raises `NcuBenchError` if nothing was counted.
         """
+        if find_spec("nvtx") is None:
+            raise NcuBenchError(
+                "A call under ncu is marked by an NVTX range, and the package nvtx is not installed.",
+                advice="Type: pip install nvtx. Or time it by CUDA events: --ncu-bench-without-ncu",
+            )
         kept = [{name: value for name, value in asdict(one).items() if name != "folder"} for one in before]
         request = Request(
             ("pytest", *self.words), tuple(metrics), None, self.words, tool="ncu", nvtx_include=(f"{DOMAIN}@{RANGE}",)

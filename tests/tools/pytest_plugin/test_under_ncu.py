@@ -134,3 +134,11 @@ def test_calls_that_launch_other_kernels_are_no_measurement(tmp_path: Path) -> N
     for names in (("gemm",) * 5, ("gemm", "relu", "gemm", "gemm", *("gemm", "relu") * 2)):
         with pytest.raises(NcuBenchError, match=f"{CALLS} calls launched {len(names)} kernels, and not the same"):
             profile_of(table(*launches(*names)), "a GPU", tmp_path)
+
+
+def test_without_the_package_for_ranges_it_says_what_to_install(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ncu_tools.pytest_plugin.under_ncu.find_spec", lambda name: None)
+    with pytest.raises(NcuBenchError, match="pip install nvtx"):
+        Rerun.of(request.node).profiled([], ("flops",), "a GPU", tmp_path)
