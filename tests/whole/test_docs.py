@@ -13,6 +13,7 @@ from benchmarks.house import SMALL_SAMPLE, code_rows, way_of_parse
 from ncu_tools.cli import COMMANDS, run
 from tests.conftest import ROOT
 from tests.support.models.models_here import models_run_here
+from tests.support.nightly import by_day
 from tests.support.pages import reference
 from tests.support.pages.options_page import commands
 from tests.support.pages.printed_outputs import pages_with_outputs, with_printed_outputs
@@ -116,7 +117,14 @@ def test_a_page_of_the_reference_is_what_the_code_says(name: str) -> None:
     assert (reference.FOLDER / name).read_text("utf-8") == reference.PAGES[name]()
 
 
-@pytest.mark.parametrize("page", pages_with_outputs(), ids=lambda page: page.name)
+WITH_OUTPUTS = pages_with_outputs()
+
+
+@pytest.mark.parametrize(
+    "page",
+    by_day([page for page in WITH_OUTPUTS if page.stem != "language-models"], WITH_OUTPUTS),
+    ids=lambda page: page.name,
+)
 def test_the_outputs_on_a_page_are_what_its_commands_print(page: Path) -> None:
     """Written anew by python -m tests.update_expectations."""
     assert with_printed_outputs(page) == page.read_text("utf-8")
