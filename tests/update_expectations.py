@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
 from tests.support import mistakes
 from tests.support.binary_expectations import OF_MADE, OF_REAL, held_by, instances_of, made
-from tests.support.pages import golden_texts, notebook, reference
+from tests.support.pages import golden_texts, notebook, reference, tried
 from tests.support.pages.printed_outputs import pages_with_outputs, with_printed_outputs
 from tests.support.reports import sample_files, shared_reports, summed_up
 from tests.whole.test_samples import golden_file, golden_of, kept_of
@@ -31,7 +31,7 @@ def write_mistakes() -> None:
 
 
 def main() -> None:
-    for path, text in reference.pages():
+    for path, text in [*reference.pages(), *tried.pages()]:
         path.write_text(text, encoding="utf-8")
     notebook.NOTEBOOK.write_text(notebook.notebook(), encoding="utf-8")
     for path in pages_with_outputs():

@@ -30,7 +30,7 @@ from ncu_parsers.sources.sources import Source
 from ncu_tools.advice.history import HEAD, LoggedChange
 from sample_reports import source_page
 from sample_reports.generate import reports
-from tests.parsers.points.test_point_files import NVBENCH, OF_2021, PYTEST
+from tests.parsers.test_point_files import NVBENCH, OF_2021, PYTEST
 from tests.parsers.timelines.test_gpu_counters import SM, sample
 from tests.parsers.timelines.test_graph_edges import TestEdgesOfGraphs, edge
 from tests.parsers.timelines.test_kineto import LIMITS, gpu, synthetic_gpu_events

@@ -15,6 +15,7 @@ from tests.nightly import __main__ as nightly
 from tests.nightly import account, parts
 from tests.nightly.account import Tried
 from tests.nightly.parts import LEFT, Case
+from tests.support.pages import tried
 from tests.support.write_faults import WRITERS
 
 pytestmark = pytest.mark.slow
@@ -92,6 +93,16 @@ class TestTheParts:
             if name.startswith("fuzz")
             for case in cases
         } == {parts.INPUTS}
+
+
+class TestThePages:
+    def test_are_those_of_the_account(self) -> None:
+        assert [path.name for path, text in tried.pages() if path.read_text("utf-8") != text] == []
+
+    def test_show_a_case_that_nobody_ran_as_not_run(self) -> None:
+        page = tried.by_case({"mutated: csv": Tried("abc", "2026-01-02", 20_000, None, 1, 9.0, [0])})
+        assert "| mutated: csv | 20,000 |  | 1 | 2.0 % | 2026-01-02 | abc |" in page
+        assert "| mutated: kineto | not run |" in page
 
 
 def test_the_values_of_a_format_are_compared_and_counted() -> None:

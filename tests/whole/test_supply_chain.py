@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from benchmarks import sbom
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -114,10 +115,43 @@ def test_every_licence_lets_the_project_be_shipped() -> None:
     assert doubtful == {}
 
 
-def test_the_licences_page_names_every_direct_requirement() -> None:
-    page = (ROOT / "docs" / "reliability.md").read_text("utf-8")
-    names = {NAME.match(line).group() for lines in requirements().values() for line in lines}  # type: ignore[union-attr]
-    assert {name for name in names if f"| {name} |" not in page} == set()
+def test_the_page_of_dependencies_has_each_requirement_with_its_least_version_and_extras() -> None:
+    page = (ROOT / "docs" / "dev" / "dependencies.md").read_text("utf-8")
+    listed = {
+        cells[0]: (cells[1], cells[2])
+        for line in page.splitlines()
+        if len(cells := [cell.strip() for cell in line.strip("| ").split(" | ")]) == 5
+    }
+    wanted: dict[str, tuple[set[str], list[str]]] = {}
+    for extra, requirements_of_it in sbom.requirements().items():
+        for one in requirements_of_it:
+            least, extras = wanted.setdefault(one.name, (set(), []))
+            least.update(specifier.version for specifier in one.specifier)
+            extras += [] if (extra or "always") in extras else [extra or "always"]
+    said = {name: (", ".join(sorted(least)) or "any", ", ".join(extras)) for name, (least, extras) in wanted.items()}
+    assert {name: listed.get(name) for name in said} == said
+
+
+class TestTheBillOfMaterials:
+    def test_names_every_requirement_of_everyone_with_version_and_licence(self) -> None:
+        document, missing = sbom.bill_of_materials(sbom.requirements()[""])
+        there = {one["name"]: one for one in document["components"]}
+        wanted = {one.name for one in sbom.requirements()[""] if sbom.applies(one)}
+        assert wanted - set(missing) <= there.keys()
+        assert there["numpy"]["purl"] == f"pkg:pypi/numpy@{distribution('numpy').version}"
+        assert all(one["licenses"][0]["license"]["name"] for one in there.values() if one["name"] not in READ_BY_HAND)
+
+    def test_says_what_requires_what_by_references_that_it_holds(self) -> None:
+        document, _ = sbom.bill_of_materials(sbom.requirements()["query"] + sbom.requirements()[""])
+        held = {one["bom-ref"] for one in document["components"]}
+        led = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}
+        assert {reference for references in led.values() for reference in references} <= held
+        assert led[f"pkg:pypi/rich@{distribution('rich').version}"]
+        assert any("duckdb" in one for one in led["ncu-bench"])
+
+    def test_leaves_out_what_is_not_installed_and_names_it(self) -> None:
+        document, missing = sbom.bill_of_materials([Requirement("no-such-package-here >= 1")])
+        assert (document["components"], missing) == ([], ["no-such-package-here"])
 
 
 @pytest.mark.nightly
