@@ -78,6 +78,32 @@ def test_the_page_of_commands_lists_none_that_does_not_exist() -> None:
     assert set(re.findall(r"^\| `ncu-bench (\w+)", LISTED, re.MULTILINE)) == set(COMMANDS)
 
 
+FIGURES = (
+    ("advice.md", "| 81 % |", "advice", "of those that gained > 2 % | 81 % |"),
+    ("advice.md", "| 86 % (80 %", "advice", "real saving inside the interval | 86 %"),
+    ("advice.md", "8.3 points; 5.3", "advice", "error of the middle | 8.3 |"),
+    ("advice-steps.md", "In 13 of 16 public recordings", "advice-steps", "One step holds in 13 of 16 recordings"),
+    ("diagnosis.md", "3,741 agreed", "diagnosis", "| all | 8935 | 3741 |"),
+    ("diagnosis.md", "**agreed** (69)", "diagnosis", "| all | 201 | 69 |"),
+    ("estimate.md", "| 3.9 % | 13.7 % |", "estimate", "| all | 75,222 | 3.9 | 13.7 |"),
+    ("estimate.md", "| 4.4 % | 13.4 % |", "estimate", "| all | 52,672 | 4.4 | 13.4 |"),
+    (
+        "history.md",
+        "a median of 5 runs",
+        "history",
+        "step of 2 spreads after 50 runs, within 5           median 5 runs",
+    ),
+    ("bench.md", "94 to 96 % of the", "exponents", "94 to 96 % of the intervals contain the exponent"),
+)
+"""A page, a figure on it, the page of the evidence, and the figure there."""
+
+
+@pytest.mark.parametrize(("page", "figure", "evidence", "figure_there"), FIGURES)
+def test_a_figure_of_a_page_is_that_of_the_evidence(page: str, figure: str, evidence: str, figure_there: str) -> None:
+    assert figure in " ".join((ROOT / "docs" / page).read_text("utf-8").split())
+    assert figure_there in (ROOT / "docs" / "dev" / "evidence" / f"{evidence}.md").read_text("utf-8")
+
+
 def test_people_have_at_most_35_000_words_to_read() -> None:
     assert sum(map(words_of, pages())) <= 35_000
 
