@@ -270,6 +270,7 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
     count, lower_bound = sums.launches.values, sums.partial.values
     bounds, units, flags, titles = _bounds(sums), sums.main_units(), sums.flags(), sums.titles
     roofs, judged = sums.roof_seconds.values, sums.judged_seconds.values
+    alone_ns = sums.alone.whole(sums.launches) * 1e9
     numbers = {
         "time_total_ns": sums.times.whole(sums.launches) * 1e9,
         "time_mean_ns": sums.times.mean() * 1e9,
@@ -303,7 +304,7 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
             work={unit: or_none(amount[key]) for unit, amount in work.items()},
             **{name: or_none(values[key]) for name, values in numbers.items()},  # type: ignore[arg-type]
         )
-        rows.append(_bound_by_throughput(_with_headroom(row, roofs[key], judged[key])))
+        rows.append(_bound_by_throughput(_with_headroom(row, roofs[key], judged[key], alone_ns[key])))
     return rows
 
 
@@ -339,15 +340,18 @@ def _bound_by_throughput(row: Hotspot) -> Hotspot:
     return replace(row, bound=busiest if known[busiest] >= LATENCY_BELOW else "latency")
 
 
-def _with_headroom(row: Hotspot, roof: float, judged: float) -> Hotspot:
+def _with_headroom(row: Hotspot, roof: float, judged: float, alone_ns: float) -> Hotspot:
     """The row with the time saved if each launch reached its own roof, 0 for launches above it.
 
     The launches that can be `judged` (s) need at least `roof` (s); without any, the fraction of the bound decides.
+    While other operations run on the GPU a shorter kernel saves nothing: no more is saved than the time in which it ran
+    `alone_ns`, NaN if it always did.
     """
     if row.time_total_ns is None or row.bound_fraction is None:
         return row
     fraction = roof / judged if judged else row.bound_fraction
-    return replace(row, headroom_ns=row.time_total_ns * max(0.0, 1.0 - fraction))
+    saved = row.time_total_ns * max(0.0, 1.0 - fraction)
+    return replace(row, headroom_ns=float(np.fmin(saved, alone_ns)))
 
 
 # ---------------------------------------------------------------------------------------------------------- notes

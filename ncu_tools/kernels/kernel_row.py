@@ -81,7 +81,8 @@ class Hotspot:
     by any kernel of the run: FLOP, or OP of integer tensor units, which `flops` leaves out. `least_bytes` is the least
     traffic by the shapes of operators, an estimate, if no bytes were counted; arithmetic intensity and bound then use
     it instead. `flag` says why the kernel may be above a ceiling, None if it is not. `headroom_ns` is the time saved if
-    the kernel reached its ceiling, and `headroom_share` its share of all time: the most that the run can gain.
+    the kernel reached its ceiling, at most that in which it ran alone on its GPU, and `headroom_share` its share of all
+    time: the most that the run can gain.
     `sm_busy` and `memory_busy` are the fractions of its peak that the busiest part of the SMs and of the memory system
     reached; if no roof is known, they make `bound` "SM", "memory" or "latency", and `bound_fraction` None. `point` has
     the varied values, {} in other runs. For a row that is a Python location, `kernels` is the number of kernels it

@@ -80,6 +80,8 @@ class Launches:
         self.flops = tables.floats(table, "flops")
         self.dram = tables.floats(table, "dram_bytes")
         self.least = tables.floats(table, LEAST_BYTES)
+        self.alone: Floats = tables.floats(table, "exclusive_ns") / 1e9
+        """Seconds in which nothing else ran on the GPU; NaN where nothing ever ran beside each other."""
         self.traffic: Floats = np.where(np.isnan(self.dram), self.least, self.dram)
         """Bytes of memory in the roofline model: counted, else the least that shapes allow."""
         self.busy = {part: tables.floats(table, metric) / 100 for part, metric in BUSY.items()}
@@ -250,6 +252,7 @@ class KernelSums(RowSums[Title]):
         self.seen, self.launches, self.partial = Sum(rows), Sum(rows), Sum(rows)
         self.times = Times(rows)
         self.flops, self.dram, self.least = Rated(rows), Rated(rows), Rated(rows)
+        self.alone = Total(rows)
         self.busy = Family(partial(Mean, rows))
         self.work = Family(partial(Total, rows))
         self.counted = Family(partial(Sum, rows))
@@ -275,6 +278,7 @@ class KernelSums(RowSums[Title]):
             self._add_rated(self.flops, launches.flops, launches)
             self._add_rated(self.dram, launches.dram, launches)
             self._add_rated(self.least, launches.least, launches)
+            self._add_amount([self.alone], launches.alone, launches)
             for part, share in launches.busy.items():
                 known = ~np.isnan(share) & launches.succeeded
                 if known.any():

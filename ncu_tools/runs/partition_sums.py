@@ -49,7 +49,8 @@ BUSY = {
 """Utilization of the busiest part of the SMs, and of the memory system: ncu's GPU Speed Of Light."""
 OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "grid", "invocations", "failed", "duration_ns", "flops", "flops_basis",
-    "dram_bytes", LEAST_BYTES, *BUSY.values(), *OF_OPERATORS, OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
+    "dram_bytes", LEAST_BYTES, "exclusive_ns", *BUSY.values(),
+    *OF_OPERATORS, OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
 })  # fmt: skip
 """Columns for sums. Launches without a grid may be ranges or graphs profiled as one: a note counts them."""
 OF_DEVICES = ("device_name", "compute_capability")

@@ -26,7 +26,7 @@ from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, OPERATORS, PHASES, RUNS, scene_from_json
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import on_disk
-from tests.support.launches import by_title, launch, metric, number_of, sass, table, taken
+from tests.support.launches import by_title, launch, metric, number_of, sass, table, taken, tensor
 
 COUNTED, UNCOUNTED = "ampere_sgemm_128x64_nn", "cutlass_80_tensorop_gemm_of_its_own"
 """Two kernels of the category GEMM."""
@@ -120,6 +120,20 @@ def copies(share_with_bytes: float) -> pa.Table:
         place = launches.schema.get_field_index(column)
         launches = launches.append_column(column, values) if place < 0 else launches.set_column(place, column, values)
     return launches
+
+
+def test_a_kernel_saves_no_more_than_the_time_in_which_it_ran_alone_on_its_gpu() -> None:
+    gemm = launch("gemm", sass(ffma=1e6) | tensor(), ns=1e6, dram=1e6, attributes=A100)
+    launches = table(gemm, launch("copy", {}, ns=1e6))
+    beside = launches.append_column("exclusive_ns", pa.array([3e5, 3e5]))
+    (alone,), (overlapped,) = (
+        [row for row in hotspots(one, ceilings_of(one, machines()["a100-sxm4-40gb"])).rows if row.kernel == "gemm"]
+        for one in (launches, beside)
+    )
+    assert alone.headroom_ns is not None
+    assert alone.headroom_ns > 0.9e6
+    assert overlapped.headroom_ns == pytest.approx(3e5)
+    assert (overlapped.bound, overlapped.bound_fraction) == (alone.bound, alone.bound_fraction)
 
 
 def test_an_operator_whose_bytes_are_known_for_a_small_part_of_its_time_has_no_rate_bound_or_headroom() -> None:
