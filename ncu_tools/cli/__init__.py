@@ -163,14 +163,18 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="ncu-bench", prog_name="ncu-bench")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """What bounds each kernel? Rooflines and hotspots from any Nsight Compute report.
+    """Which kernels take the time, what bounds each, what to change: from reports of ncu, nsys, PyTorch's profiler.
 
     Without a command: what of that is in this folder, and what to type next.
 
     \b
     Example:
       ncu-bench hotspots report.csv
+      ncu-bench advise report.ncu-rep
+      ncu-bench timeline trace.json.gz
       ncu-bench roofline report.csv -o roofline.svg
+      ncu-bench compare before.csv after.csv --fail-on "any:time>5%"
+      ncu-bench profile resnet18 -o run
     """
     if context.invoked_subcommand is None:
         from ncu_tools.cli.shell.folder_overview import overview
