@@ -70,13 +70,18 @@ class CodePair:
         return tuple(None if one is None else value(one.resources) for one in (self.base, self.new))  # type: ignore[return-value]
 
     def _occupancies(self) -> tuple[float | None, float | None]:
-        """The occupancy of both builds as a fraction, for one block: the new code's, else the base's, if known."""
-        sides = [one.resources for one in (self.new, self.base) if one is not None]
-        known = [threads for threads, is_known in map(threads_of, sides) if is_known]
-        threads = known[0] if known else threads_of(sides[0])[0]
-        found = [None if one is None else occupancy_for(one.resources, threads) for one in (self.base, self.new)]
-        before, after = (None if one is None else one.fraction for one in found)
-        return before, after
+        """The occupancy of both builds as a fraction: each for its own block if both codes say one, else for one."""
+        known = {id(one): threads_of(one.resources) for one in (self.new, self.base) if one is not None}
+        told = [threads for threads, is_known in known.values() if is_known]
+        either = told[0] if told else next(iter(known.values()))[0]
+
+        def fraction(one: FoundKernel | None) -> float | None:
+            if one is None:
+                return None
+            found = occupancy_for(one.resources, known[id(one)][0] if len(told) == len(known) else either)
+            return None if found is None else found.fraction
+
+        return fraction(self.base), fraction(self.new)
 
 
 MEASURES: dict[str, Callable[[KernelResources], float | None]] = {

@@ -32,11 +32,13 @@ from ncu_launch.bench.memory_and_self_times import allocated_bytes, peak_memory,
 from ncu_launch.bench.timed_iteration import Iteration, Timer, iteration_of, timed_once, untimed, wait_for
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
+from ncu_launch.files.run_files import CODE
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import Built, build
 from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.targets.user_functions import is_function
 from ncu_launch.workload.cpu_load import DISTURBS, CpuLoad, clock_hz, on_clock
+from ncu_launch.workload.kept_code import keep_code
 from ncu_launch.workload.meta_device_count import estimate
 from ncu_launch.workload.meta_device_process import expectation_of
 from ncu_launch.workload.module_attribution import tensors_in
@@ -437,9 +439,12 @@ def main(arguments: list[str]) -> int:
     workload_path, effort_path, result = map(Path, arguments)
     workload = Workload.from_json(workload_path.read_text("utf-8"))
     effort = Effort(**json.loads(effort_path.read_text("utf-8")))
-    return exit_code_of(
-        lambda: measure(workload, effort, lambda row: write_row(result, {"outcome": "ok", **row})), result
-    )
+
+    def written(row: Row) -> None:
+        write_row(result, {"outcome": "ok", **row})
+        keep_code(result.with_name(CODE))
+
+    return exit_code_of(lambda: measure(workload, effort, written), result)
 
 
 if __name__ == "__main__":

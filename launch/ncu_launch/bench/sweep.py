@@ -33,6 +33,7 @@ from ncu_launch.targets.models import HF_CONFIGURATIONS
 from ncu_launch.targets.reference_kernels import is_known_work, own_dtype
 from ncu_launch.targets.user_functions import ARGUMENTS, COLUMNS, accepted_sizes, is_function, lacks
 from ncu_launch.targets.varied_arguments import SETTINGS, Variant, settings_in, varied
+from ncu_launch.workload.kept_code import take_code
 from ncu_launch.workload.meta_device_process import errors_written
 from ncu_launch.workload_spec import Workload
 
@@ -266,6 +267,7 @@ def in_own_process(
         if finished.interrupted:
             raise KeyboardInterrupt
         found: Row = json.loads(files[2].read_text("utf-8")) if files[2].is_file() else {}
+        take_code(Path(name), log)
     facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name, "host": platform.node()}
     return OwnProcess(finished, stages[-1], found, facts)
 

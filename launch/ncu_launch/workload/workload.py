@@ -24,7 +24,7 @@ from typing import Any
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.atomic_files import write_whole
-from ncu_launch.files.run_files import MODULES
+from ncu_launch.files.run_files import CODE, MODULES
 from ncu_launch.nvtx_ranges import Ranges
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.language.generation import Generation
@@ -32,6 +32,7 @@ from ncu_launch.targets.models import Built, build
 from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.workload.cpu_load import CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.data_parallel import joined_ranks, meet, replicated
+from ncu_launch.workload.kept_code import keep_code
 from ncu_launch.workload.module_attribution import Attribution, forward_functions, tensors_in
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
 from ncu_launch.workload.quantised_weights import quantise
@@ -97,6 +98,7 @@ def _run(
     if step.versions() != unchanged:
         facts.notes.append(CHANGES_ITS_INPUTS)
     _write(facts_path, facts)
+    keep_code(facts_path.with_name(CODE))
 
 
 def device_here(asked: str) -> str:

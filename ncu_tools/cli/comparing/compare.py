@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
+from ncu_tools.cli.comparing.code_of_runs import code_of_runs
 from ncu_tools.cli.comparing.old_gates import RemovesOldGates
 from ncu_tools.cli.comparing.shown_gates import require_gates, show_gates, table_of_gates, write_junit
 from ncu_tools.cli.comparing.shown_on_github import GITHUB, gate_format_options, require_github, show_on_github
@@ -149,7 +150,10 @@ def command(
         if limits and isinstance(error, NotComparable):
             error.exit_code = EXIT_CODES[NOT_EVALUATED]
         raise
-    compared.table.notes = [*_same_runs(runs), *compared.table.notes]
+    code_change = code_of_runs(*runs) if len(runs) == 2 else None
+    compared.first = "; ".join(filter(None, (code_change, compared.first))) or None
+    code_notes = [code_change] if code_change and output_format != "text" else []
+    compared.table.notes = [*_same_runs(runs), *code_notes, *compared.table.notes]
     if output_format == "text" and only is None and dask is None and how == CompareOptions():
         compared.sentences += _lever_pulled(runs)
     outcomes = {
