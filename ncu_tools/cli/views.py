@@ -342,10 +342,14 @@ VIEWS = {
         View("warp_ranges", "TRACE", "reading.inside.warp_ranges_file", _of_warps),
     ),
     "report": (
+        View("inside", "TRACE", "reading.inside.warp_report", _of_warps),
         View("export", "--as FORM", "reading.export", _is_exported),
         View("digest", "--format digest", "reading.digest", _is_digest),
     ),
-    "source": (View("code_places", "BINARY", "reading.binaries.source_code", _is_binary),),
+    "source": (
+        View("code_places", "BINARY", "reading.binaries.source_code", _is_binary),
+        View("range_lines", "TRACE", "reading.inside.range_source", _of_warps),
+    ),
     "timeline": (
         View("levers", "--part levers", "reading.step_levers", _of_levers),
         View("samples", "--part samples", "reading.sampled_gpus"),

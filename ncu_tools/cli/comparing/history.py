@@ -218,7 +218,7 @@ def _written(pictured: _Pictured, output: Path, file_format: str) -> list[str]:
         return ["there is nothing to draw: --kernel finds no series"]
     if file_format != PAGE:
         return [picture_written(draw_history(history, order[0], pictured.changes, file_format), output)]
-    from ncu_tools.report.html.history_page import history_page
+    from ncu_tools.report.html.still_page import still_page
 
     changed = {one.series for one in pictured.changes}
     drawn = [at for at in order if at in changed or pictured.how.kernel][:MOST_PICTURES] or order[:1]
@@ -226,7 +226,7 @@ def _written(pictured: _Pictured, output: Path, file_format: str) -> list[str]:
     rows = _rows_for_people(history, pictured.changes)[:MOST_ROWS_OF_PAGE]
     table = Table("history", FOR_PEOPLE, rows, _notes(history, pictured.changes))
     head = _head(history, pictured.changes).line()
-    text = history_page("History", head, [pictured.gates, table], pictures)
+    text = still_page("History", head, [("", pictured.gates), ("", table)], pictures)
     write_bytes_atomically(output, text.encode("utf-8", "replace"))
     return [Note(f"the page is in {output}", NoteKind.WRITTEN)]
 

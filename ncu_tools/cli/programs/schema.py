@@ -56,6 +56,7 @@ TABLES = {
     "parse": "cli.reading.parse cli.tables.binary_report",
     "profile": f"{HOTSPOTS} {BENCH}",
     "query": "",
+    "range_lines": "cli.reading.inside.range_source",
     "roofline": "cli.reading.roofline cli.reading.inside.instruction_roofline",
     "rules": "cli.tables.hotspots.rules_of_run",
     "samples": "cli.reading.inside.samples cli.reading.inside.balance cli.reading.sampled_gpus",

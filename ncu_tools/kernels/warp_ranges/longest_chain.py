@@ -95,9 +95,16 @@ def _add(
     if high <= low:
         return
     first, behind = np.searchsorted(ranges.lane, [lane, lane + 1])
-    rows = np.arange(first, behind)
-    rows = rows[(ranges.start[rows] < high) & (ranges.stop[rows] > low) & ~ranges.is_async[rows]
-                & (ranges.length[rows] > 0)]  # fmt: skip
+    begin, until = first + np.searchsorted(ranges.start[first:behind], [low, high])
+    around = []  # of ranges that began before, those that are open lie around the last one that nests
+    at = int(begin) - 1
+    while at >= first and (ranges.is_async[at] or not ranges.length[at]):
+        at -= 1
+    while at >= first:
+        around.append(at)
+        at = int(ranges.parent[at])
+    rows = np.concatenate([np.array(around[::-1], np.int64), np.arange(begin, until)])
+    rows = rows[(ranges.stop[rows] > low) & ~ranges.is_async[rows] & (ranges.length[rows] > 0)]
     inside = np.minimum(ranges.stop[rows], high) - np.maximum(ranges.start[rows], low)
     place = {int(row): at for at, row in enumerate(rows)}
     own = inside.copy()

@@ -22,7 +22,7 @@ from ncu_tools.kernels.warp_ranges.launch_ranges import LaunchRanges, Mask, Numb
 from ncu_tools.kernels.warp_ranges.releases import Instances, Order, Release, has_waited, release_number
 
 NO_NODE = -1
-MOST_NODES = 2_000_000
+MOST_NODES = 400_000
 """Waits of a graph; of a larger launch, some blocks are replayed and stand for the others."""
 
 
@@ -89,12 +89,17 @@ class WaitGraph:
         return self.last_node(self.edge_lane, self.edge_time)
 
     def last_node(self, lane: Integers, time: Integers) -> Integers:
-        """The last node at or before a time on each lane."""
-        low = int(min(self.begin.min(initial=0), time.min(initial=0)))
-        span = int(max(self.end.max(initial=0), time.max(initial=0))) - low + 1
-        keys = self.lane * span + (self.end - low)
+        """The last node at or before a time on each lane, within the lives of warps; `NO_NODE` before the first."""
+        low, span, keys = self._keys
         at = np.searchsorted(keys, lane * span + (time - low), side="right") - 1
         return np.where((at >= 0) & (self.lane[np.maximum(at, 0)] == lane), at, NO_NODE) if len(self) else at
+
+    @cached_property
+    def _keys(self) -> tuple[int, int, Integers]:
+        """The begin and the length of the launch, and lane and time of each node as one ascending number."""
+        low = int(self.ranges.begin.min())
+        span = int(self.ranges.end.max()) - low + self.ranges.step + 2
+        return low, span, self.lane * span + (self.end - low)
 
     @cached_property
     def levels(self) -> tuple[list[Integers], Mask]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterator
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support import warp_files
 from tests.support.called_here import called_here
-from tests.support.warp_pipelines import drawn, simulated
 from tests.support.pages.schemas import require_valid
+from tests.support.warp_pipelines import drawn, simulated
 from tests.tools.cli.test_cli import Result
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one kernel as files of several formats."""
     found = tmp_path_factory.mktemp("inside")
     trace = simulated(drawn(3, 5, 24, 2, sms=4, latency=700), origin=1_000_000).trace()
@@ -24,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (found / "proton.json").write_bytes(warp_files.proton(trace, aligned=False))
     (found / "tree.hatchet").write_bytes(warp_files.tree(trace))
     (found / "buffer.bin").write_bytes(warp_files.buffer(trace))
-    yield found
+    return found
 
 
 def asked(folder: Path, *words: str) -> Result:
@@ -113,3 +114,47 @@ def test_lines_fit_the_width(folder: Path, width: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("COLUMNS", width)
     said = asked(folder, "kernel", "iket.json", "--part", "inside").out
     assert max(map(len, said.splitlines())) <= int(width)
+
+
+def test_a_page_has_lanes_levers_and_tables_and_runs_no_script(folder: Path) -> None:
+    assert asked(folder, "report", "iket.json", "-o", "page.html").code == 0
+    page = (folder / "page.html").read_text("utf-8")
+    for text in ("who waits for whom", "add stages to the ring", "slowest block", "data:image/svg+xml"):
+        assert text in page
+    assert "<script" not in page
+
+
+def test_names_from_a_trace_are_escaped_on_the_page_and_in_its_pictures(tmp_path: Path) -> None:
+    trace = simulated(drawn(1, 1, 8, 1)).trace()
+    evil = "</svg><script>alert(1)</script>"
+    (tmp_path / "evil.json").write_bytes(warp_files.iket(trace.named([evil, *trace.names[1:]])))
+    assert asked(tmp_path, "report", "evil.json", "-o", "page.html", "--roles", f"0={evil}").code == 0
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "<script" not in page
+    for picture in re.findall(r"base64,([A-Za-z0-9+/=]+)", page):
+        assert b"<script" not in base64.b64decode(picture)
+
+
+def test_perfetto_gets_a_process_for_each_block_and_every_range(folder: Path) -> None:
+    assert asked(folder, "report", "iket.json", "-o", "lanes.perfetto.json").code == 0
+    events = json.loads((folder / "lanes.perfetto.json").read_text("utf-8"))["traceEvents"]
+    slices = [one for one in events if one["ph"] == "X"]
+    trace = simulated(drawn(3, 5, 24, 2, sms=4, latency=700), origin=1_000_000).trace()
+    assert len(slices) == len(trace.ranges)
+    assert sum(one["dur"] for one in slices) == pytest.approx((trace.ranges.end - trace.ranges.start).sum() / 1000)
+    assert {one["args"]["name"] for one in events if one["name"] == "process_name"} >= {"block 0 on SM 0"}
+    assert asked(folder, "report", "iket.json", "-o", "one.perfetto.json", "--block", "1").code == 0
+    assert asked(folder, "report", "iket.json", "-o", "one.perfetto.json", "--block", "99").code == 2
+
+
+def test_source_finds_the_lines_with_the_names_of_ranges(folder: Path) -> None:
+    refused = asked(folder, "source", "iket.json")
+    assert refused.code == 1
+    assert "--source-root DIR" in refused.err
+    (folder / "src").mkdir(exist_ok=True)
+    (folder / "src" / "kernel.py").write_text('import x\niket.range_push("mma_issue")\niket.range_pop()\n')
+    found = json.loads(asked(folder, "source", "iket.json", "--source-root", "src", "--format", "json").out)
+    require_valid("range_lines", found)
+    lines = {row["range"]: (row["file"], row["line"], row["text"]) for row in found["rows"]}
+    assert lines["mma_issue"] == ("src/kernel.py", 2, 'iket.range_push("mma_issue")')
+    assert lines["mma_wait"] == (None, None, None)
