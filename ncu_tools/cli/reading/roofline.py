@@ -69,6 +69,8 @@ COLUMNS = columns(
     "bound_fraction~2"
 )
 MACHINE_READABLE = columns("dram_bytes_per_s flops_lower_bound flag kernel_id")
+MANY_ROOFS = 12
+"""From so many on, text lists only those that bound kernels."""
 RIDGE_OF_INTEGERS = "ridge at FLOP/B, OP/B"
 BARE_COLUMNS = (column("roof"), column("device", wide=True), *columns("roof.rate~0 ridge roof.kind source"))
 BARE_MACHINE_READABLE = columns("device unit instruction roof.sparse value value_unit ridge roof.kind source")
@@ -245,9 +247,19 @@ def command(
 
 
 def _show_with_roofs(table: Table, result: Roofline, output_format: str) -> None:
-    """Write the points, and below them the ceilings as a table, where no picture shows them."""
-    roofs = _bare_table(replace(result, known=[*result.ceilings, *result.others], notes=[]), [], output_format)
+    """Write the points, and below them the ceilings as a table, where no picture shows them.
+
+    Those that bound nothing, as sparse rates, are listed while they are few: on Hopper there are dozens for two runs.
+    """
+    listed = [*result.ceilings, *result.others]
+    left_out = len(listed) - len(result.ceilings) if len(listed) > MANY_ROOFS else 0
+    roofs = _bare_table(replace(result, known=listed[: len(listed) - left_out], notes=[]), [], output_format)
     notes, table.notes = table.notes, []
+    if left_out:
+        notes = [
+            *notes,
+            Note(f"{left_out} more roofs bound nothing here; --format json lists them", NoteKind.MORE, "roofs"),
+        ]
     show(table, output_format)
     if roofs.rows:
         click.echo()

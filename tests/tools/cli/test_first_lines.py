@@ -79,3 +79,15 @@ def test_a_roofline_in_a_pipe_has_its_roofs_in_a_table_below_the_points() -> Non
     assert roofs.split()[:2] == ["roof", "rate"]
     assert "TB/s" in roofs
     assert "ridge" not in found.stderr
+
+
+def test_a_roofline_with_dozens_of_roofs_lists_those_that_bound_kernels_and_counts_the_others() -> None:
+    runs = [str(SAMPLES / "h100" / name) for name in ("resnet18-raw-base.csv", "gemms.csv")]
+    found = ran("roofline", *runs, "--notes")
+    roofs = found.stdout.split("\n\n")[-1]
+    assert "tensor BF16 wgmma" in roofs
+    assert "sparse" not in roofs
+    known = json.loads(ran("roofline", *runs, "--format", "json").stdout)["ceilings"]
+    more = sum(not one["drawn"] for one in known)
+    assert more > 20
+    assert f"{more} more roofs bound nothing here" in found.stderr
