@@ -37,6 +37,7 @@ from ncu_tools.cli.tables.roofline_pictures import (
     NUMBER,
     Style,
     check_style,
+    default_title,
     drawn_again,
     echo_picture,
     is_drawn_here,
@@ -134,7 +135,10 @@ class PointOptions:
     "--size", default="screen", show_default=True, metavar="SIZE",
     help="screen, slide, page (of a paper), column (of a paper), or WIDTHxHEIGHT in inches, or as 18x12cm.",
 )  # fmt: skip
-@click.option("--title", default="", help="A title for the picture.")
+@click.option(
+    "--title", default=None,
+    help="A title for the picture; by default model, batch, phase and device of the runs. An empty one leaves it out.",
+)  # fmt: skip
 @top_option("points")
 @rows_and_order(KERNEL_ROWS)
 @settings_options
@@ -183,7 +187,7 @@ def command(
     from ncu_tools.roofline.load_for_roofline import load_for, read_roofline_json
     from ncu_tools.roofline.roofline import Look
 
-    style = replace(style, title=style.title or (only.title if only is not None else ""))
+    selected = only.title if only is not None else ""
     check_style(style)
     if only is not None and (not runs or any(map(read_roofline_json, runs))):
         raise WrongUsage(
@@ -217,15 +221,16 @@ def command(
     require_no_dask(only, dask)
     load = partial(load_for, only=only, settings=settings, inductor=inductor)
     result, notes, models = _roofline(runs, machines, look, dask, only, load)
-    scene = _scene(result, drawn, style.title, models)
+    scene = _scene(result, drawn, selected if style.title is None else style.title, models)
     notes += _arrow_note(scene, drawn.arrows)
+    titled = replace(scene, title=default_title(runs, scene, selected)) if style.title is None else scene
     if style.output is not None:
-        notes += write_picture(scene, style)
+        notes += write_picture(titled, style)
     bare, here = not result.runs and output_format != "json", is_drawn_here(style, output_format)
     table = (
         _bare_table(result, notes, output_format)
         if bare
-        else _table(result, scene, notes, top, output_format, look, here=here)
+        else _table(result, titled, notes, top, output_format, look, here=here)
     )
     if not bare and result.view == KERNELS and placed.group == "name" and output_format in MACHINE_FORMATS:
         from ncu_tools.kernels.names.kernel_ids import kernel_id
@@ -318,8 +323,9 @@ def _of_instructions(
         "--unit": bool(drawn.units), "--label": bool(drawn.labels), "--arrows": drawn.arrows,
     })  # fmt: skip
     result = instructions_of(runs, loading)
-    scene = scene_of_instructions(result, style.title)
-    return result, scene, write_picture(scene, style) if style.output is not None else []
+    scene = scene_of_instructions(result, style.title or (loading.only.title if loading.only is not None else ""))
+    titled = replace(scene, title=default_title(runs, scene, scene.title)) if style.title is None else scene
+    return result, titled, write_picture(titled, style) if style.output is not None else []
 
 
 # ------------------------------------------------------------------------------------------------- what is to be drawn

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +15,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.cli.options import echo_notes, width_of
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.report.columns.registry import column
+from ncu_tools.report.head import settings_of
 from ncu_tools.report.pictures import format_of, note_on_boxes
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ NUMBER = column("number")
 
 @dataclass(frozen=True)
 class Style:
-    """The look of the picture."""
+    """The look of the picture; `title` is None if none was asked for."""
 
     output: Path | None
-    title: str
+    title: str | None
     theme: str
     size: str
 
@@ -56,10 +57,27 @@ def write_picture(scene: Scene, style: Style) -> list[str]:
     else:
         from ncu_tools.report.plot.roofline_plot import draw
 
-        picture = draw(scene, format_of(style.output, TEXT), title=style.title, theme=style.theme, size=style.size)
+        kind, title = format_of(style.output, TEXT), style.title or ""
+        picture = draw(scene, kind, title=title, theme=style.theme, size=style.size)
         labels = [*(run.label for run in scene.runs), *(mark.label for mark in scene.marks)]
         notes = note_on_boxes([style.title or scene.title, *labels])
     return [picture_written(picture, style.output), *notes]
+
+
+def default_title(runs: Sequence[str], scene: Scene, selected: str) -> str:
+    """Model, batch, phase and device of what is drawn, as far as all runs have them in common; then what was selected.
+
+    One run without a model is called by its name; several have theirs in the legend.
+    """
+    if not runs:
+        return ""
+    first, *others = map(settings_of, runs)
+    words = [word for word in first if all(word in other for other in others)]
+    if not words and len(runs) == 1:
+        words = [scene.runs[0].label if len(scene.runs) == 1 else PurePath(runs[0]).name]
+    devices = {run.device for run in scene.runs}
+    (device,) = devices if len(devices) == 1 else ("",)
+    return ", ".join(filter(None, (*words, device, selected)))
 
 
 def drawn_again(runs: Sequence[str], style: Style) -> bool:

@@ -55,7 +55,7 @@ class Canvas:
         x_size = page.text * min(1.0, box.width / self.width_of(x_title, page.text))
         axes.set_xlabel(x_title, color=theme.ink, fontsize=x_size, parse_math=False)
         axes.set_ylabel(self.scene.rate_title, color=theme.ink, fontsize=page.text)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        axes.xaxis.set_major_formatter(lambda value, _: self._tick(value))
         axes.yaxis.set_major_formatter(lambda value, _: short_power(value))
         axes.grid(True, which="major", color=theme.grid, linewidth=0.7)
         axes.set_axisbelow(True)
@@ -64,6 +64,12 @@ class Canvas:
         for name, side in axes.spines.items():
             side.set(color=theme.quiet, linewidth=0.8, visible=name in ("left", "bottom"))
         return axes
+
+    def _tick(self, value: float) -> str:
+        """A number below the horizontal axis; "" where it would be cut by the edge of the page."""
+        text = f"{value:,.10g}"
+        end = self.frame.at(value, self.frame.y[0])[0] + self.width_of(text, self.page.text) / 2
+        return text if end <= self.page.width else ""
 
     @property
     def several_devices(self) -> bool:

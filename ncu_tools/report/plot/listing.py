@@ -5,6 +5,7 @@ As many marks are listed as fit; the rest is one line with its share of the time
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from ncu_tools.report.table import printable
 from ncu_tools.roofline.scene import FLOPS, KERNELS, RUNS, Scene
 
 SHARES_SHOWN = (0.5, 0.1, 0.01)
-SOURCE_LINES, SOURCE_LINE = 6, 0.85
+SOURCE_LINES, SOURCE_LINE = 3, 0.85
 """Most lines of the sources of a device, and the height of each."""
 MARKS_AT_LEAST = 6
 """If the legend does not fit, its last lines are dropped, and this many marks are listed."""
@@ -187,16 +188,39 @@ def _runs(canvas: Canvas) -> list[Line]:
     if canvas.models and len(scene.runs) > MOST_RUNS:
         return _models(canvas)
     result = [Line("run", "time", quiet=True)]
-    names = [run.label for run in scene.runs]
+    labels = [run.label for run in scene.runs]
+    names = what_differs(labels) if canvas.page.is_narrow else labels
     for number, run in enumerate(scene.runs[:MOST_RUNS]):
         own = [mark for mark in scene.marks if mark.run == number]
         marker = marker_of(canvas, own[0], DRAM) if own else "o"
         time = "" if run.time_ns is None else duration(run.time_ns)
         colour = canvas.colour_of(own[0]) if own else canvas.theme.of_series(number)
-        result.append(Line(run.label, time, sign=_marker(canvas, colour, marker), names=names))
+        result.append(Line(names[number], time, sign=_marker(canvas, colour, marker), names=names))
     if len(scene.runs) > MOST_RUNS:
         result.append(Line(f"{len(scene.runs) - MOST_RUNS} more", quiet=True))
     return [*result, Line(lines=0.6)]
+
+
+def what_differs(labels: Sequence[str]) -> list[str]:
+    """The labels without the words that all begin and end with: "v1_sgemm.csv", "v1_tile.csv" are "sgemm", "tile".
+
+    They stay whole if that leaves nothing of one.
+    """
+    words = [[one for one in re.split(r"([_/.\s-]+)", label) if one] for label in labels]
+    before = _alike(words)
+    after = _alike([one[before:][::-1] for one in words])
+    left = ["".join(one[before : len(one) - after]) for one in words]
+    return left if len(labels) > 1 and all(re.search(r"\w", one) for one in left) else list(labels)
+
+
+def _alike(words: Sequence[Sequence[str]]) -> int:
+    """How many words all lists begin with; none of a single list."""
+    found = 0
+    for some in zip(*words, strict=False):
+        if len(set(some)) > 1 or len(words) < 2:
+            break
+        found += 1
+    return found
 
 
 def _models(canvas: Canvas) -> list[Line]:
@@ -381,8 +405,10 @@ def _sources(canvas: Canvas, room: float) -> list[Line]:
     for ceiling in scene.roofs:
         if ceiling.kind != BOARD_LIMIT or len({one.kind for one in scene.roofs}) == 1:
             sources.setdefault(ceiling.device, []).append(ceiling.source)
-    result = [Line("roofs", quiet=True)]
     most = min(SOURCE_LINES, int((room - 1) / SOURCE_LINE / len(sources)))
+    if most < 1:  # --format json has them
+        return []
+    result = [Line("roofs", quiet=True)]
     for device, found in sources.items():
         result += [Line(text, quiet=True, lines=SOURCE_LINE) for text in _whole_sources(canvas, device, found, most)]
     return result
@@ -391,12 +417,13 @@ def _sources(canvas: Canvas, room: float) -> list[Line]:
 def _whole_sources(canvas: Canvas, device: str, sources: list[str], most: int) -> list[str]:
     """The sources of a device's ceilings in at most `most` lines: whole ones, and the number of others."""
     every = list(dict.fromkeys(sources))
+    of = "" if device in canvas.scene.title else f"{device}: "
     for number in range(len(every), 0, -1):
         more = f"; {len(every) - number} more with --format json" if number < len(every) else ""
-        lines = _wrapped(canvas, f"{device}: {'; '.join(every[:number])}{more}")
+        lines = _wrapped(canvas, f"{of}{'; '.join(every[:number])}{more}")
         if len(lines) <= most:
             return lines
-    return _wrapped(canvas, f"{device}: see --format json")
+    return _wrapped(canvas, f"{of}see --format json")
 
 
 def _wrapped(canvas: Canvas, words: str, *, indent: float = 0.0) -> list[str]:

@@ -57,9 +57,9 @@ def ends(scene: Scene, frame: Frame, ceiling: DrawnCeiling) -> tuple[tuple[float
 
 
 def label_ceilings(canvas: Canvas) -> None:
-    """Label the ceilings: the highest peaks first, then the slopes, then the ridge points."""
+    """Label the ceilings: the highest peaks first, those at a board's limit last, then slopes, then ridge points."""
     peaks = [ceiling for ceiling in canvas.scene.roofs if not ceiling.is_bandwidth]
-    for ceiling in sorted(peaks, key=lambda ceiling: -ceiling.value):
+    for ceiling in sorted(peaks, key=lambda ceiling: (ceiling.kind == BOARD_LIMIT, -ceiling.value)):
         _label(canvas, ceiling)
     for ceiling in canvas.scene.roofs:
         if ceiling.is_bandwidth:

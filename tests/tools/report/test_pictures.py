@@ -28,10 +28,11 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run as command_line
 from ncu_tools.cli.reading.roofline import command as roofline_command
+from ncu_tools.cli.tables.roofline_pictures import default_title
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.label_placement import Room, Spot, around
-from ncu_tools.report.plot.listing import draw_listing
+from ncu_tools.report.plot.listing import draw_listing, what_differs
 from ncu_tools.report.plot.marks import draw_marks, draw_numbers
 from ncu_tools.report.plot.page_size import Box, page_of, size_of
 from ncu_tools.report.plot.roofline_plot import draw
@@ -44,6 +45,7 @@ from ncu_tools.runs.run import PartInFile
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.nightly import by_day, one_in
+from tests.support.ran import ran
 
 pytestmark = pytest.mark.slow
 
@@ -719,3 +721,29 @@ def write_baselines() -> None:
 
 if __name__ == "__main__":
     write_baselines()
+
+
+class TestTitles:
+    """A picture is titled by what it shows: model, batch, phase and device, or the name of a run without a model."""
+
+    def test_a_picture_has_the_run_and_its_device_as_title_unless_another_is_asked_for(self) -> None:
+        gemms = str(SAMPLES / "h100" / "gemms.csv")
+        for more, title in (
+            ([], "gemms.csv, NVIDIA H100 80GB HBM3"),
+            (["--kernel", "fp16"], "gemms.csv, NVIDIA H100 80GB HBM3, kernels with fp16"),
+            (["--title", "Mine"], "Mine"),
+            (["--title", ""], ""),
+        ):
+            found = ran("roofline", gemms, "--format", "json", *more)
+            assert json.loads(found.stdout)["scene"]["title"] == title, more
+
+    def test_several_runs_have_their_common_model_and_device_and_the_rest_in_the_legend(self) -> None:
+        scene = scene_of(roofline({"a/x_one.csv": hopper(), "a/x_two.csv": hopper()}))
+        assert default_title(["a/x_one.csv", "a/x_two.csv"], scene, "") == (scene.runs[0].device or "")
+        assert default_title([], scene, "") == ""
+
+    def test_a_legend_of_a_column_tells_runs_apart_by_what_differs(self) -> None:
+        assert what_differs(["v1_sgemm.csv", "v1_share_tile.csv"]) == ["sgemm", "share_tile"]
+        assert what_differs(["gemm.csv", "gemm_2.csv"]) == ["gemm.csv", "gemm_2.csv"]
+        assert what_differs(["alone_run.csv"]) == ["alone_run.csv"]
+        assert what_differs([]) == []
