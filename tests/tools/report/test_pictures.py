@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -694,6 +695,13 @@ def test_every_view_is_the_same_from_its_json(name: str) -> None:
     scene = made()
     assert drawn_again(scene) == scene
     assert draw(drawn_again(scene), "svg", **settings) == draw(scene, "svg", **settings)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_gallery_shows_each_picture_with_the_command_that_makes_it(name: str) -> None:
+    gallery = (ROOT / "docs" / "gallery.md").read_text("utf-8")
+    command = gallery.partition(f"]({name})")[0].rpartition("    ncu-bench ")[2].partition("\n")[0]
+    assert shlex.split(command) == [*PICTURES[name], "-o", name]
 
 
 @pytest.mark.parametrize("name", PICTURES)
