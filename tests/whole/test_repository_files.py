@@ -17,6 +17,7 @@ from ncu_launch.version import VERSION
 from tests.conftest import ROOT, SAMPLES
 from tests.nightly.parts import parts
 from tests.support.called_here import called_here
+from tests.support.kept_sass import BINARIES
 
 pytestmark = pytest.mark.slow
 
@@ -88,11 +89,23 @@ class TestWorkflow:
 class TestPreCommitHook:
     (HOOK,) = read(".pre-commit-hooks.yaml")
 
-    def test_is_a_gate_with_the_arguments_of_compare(self, tmp_path: Path) -> None:
-        shutil.copy(SAMPLES / "d02-long-rules.csv", tmp_path / "old.csv")
-        shutil.copy(SAMPLES / "d10-details-all.csv", tmp_path / "new.csv")
-        words = [*shlex.split(self.HOOK["entry"]), "old.csv", "new.csv", "--fail-on", "any:time>5%"]
-        assert called_here(*words[1:], cwd=tmp_path).code == 0
+    def test_of_the_page_holds_the_code_of_two_builds(self, tmp_path: Path) -> None:
+        page = (ROOT / "docs" / "gate.md").read_text("utf-8")
+        (example,) = (yaml.safe_load(one) for one in re.findall(r"```yaml\n(repos:.*?)```", page, re.DOTALL))
+        (used,) = example["repos"][0]["hooks"]
+        assert used["id"] == self.HOOK["id"]
+        base, new, *_ = used["args"]
+        (tmp_path / new).parent.mkdir(parents=True)
+        shutil.copy(BINARIES / "changed.sm_90.cubin", tmp_path / base)
+        words = [*shlex.split(self.HOOK["entry"]), *used["args"]][1:]
+        for build, code in (("changed", 0), ("kernels", 3)):
+            shutil.copy(BINARIES / f"{build}.sm_90.cubin", tmp_path / new)
+            assert called_here(*words, cwd=tmp_path).code == code
+
+    def test_holds_two_reports_too(self) -> None:
+        reports = [str(SAMPLES / name) for name in ("d02-long-rules.csv", "d10-details-all.csv")]
+        words = [*shlex.split(self.HOOK["entry"]), *reports, "--fail-on", "any:time>5%"]
+        assert called_here(*words[1:], cwd=ROOT).code == 0
 
     def test_is_installed_as_a_package_and_given_no_files(self) -> None:
         assert self.HOOK["language"] == "python"

@@ -12,7 +12,13 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_tools.cli.comparing.code_of_runs import code_of_runs
 from ncu_tools.cli.comparing.old_gates import RemovesOldGates
 from ncu_tools.cli.comparing.shown_gates import require_gates, show_gates, table_of_gates, write_junit
-from ncu_tools.cli.comparing.shown_on_github import GITHUB, gate_format_options, require_github, show_on_github
+from ncu_tools.cli.comparing.shown_on_github import (
+    GITHUB,
+    gate_format_options,
+    lines_of_runs,
+    require_github,
+    show_on_github,
+)
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
@@ -163,7 +169,7 @@ def command(
     write_junit(junit, outcomes)
     try:
         if output_format == GITHUB:
-            show_on_github(compared.table, outcomes, compared.heads, comment=comment)
+            show_on_github(compared.table, lines_of_runs(outcomes), compared.heads, comment=comment)
         else:
             _show(compared, outcomes, output_format)
     except BrokenPipeError:

@@ -12,11 +12,11 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.comparing.shown_gates import require_gates, show_gates, table_of_gates, write_junit
+from ncu_tools.cli.comparing.shown_on_github import GITHUB, gate_format_options, require_github, show_on_github
 from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
     echo_markdown,
-    format_option,
     hidden_rows,
     require_other_output,
     rows_shown,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ncu_tools.binaries.code_gates import HeldGate
     from ncu_tools.binaries.compare_code import CodePair
+    from ncu_tools.cli.github.annotations import PlacedOutcome
 
 COLUMNS = columns(
     "code.kernel architecture~4 code_change~0 registers_words~1 spills_words~1 shared_words~3 occupancy_words~2 "
@@ -63,7 +64,7 @@ Row = dict[str, Any]
 @click.option("--junit", type=FILE, metavar="FILE", help="Write the gates as JUnit XML too.")
 @click.option("--sarif", type=FILE, metavar="FILE", help="Write what tripped as SARIF, which GitHub shows at the line.")
 @top_option("kernels")
-@format_option
+@gate_format_options
 def command(
     runs: tuple[str, str],
     name: str | None,
@@ -75,6 +76,7 @@ def command(
     sarif: Path | None,
     top: int | None,
     output_format: str,
+    comment: bool,
 ) -> None:
     """Show what changed in the code of kernels from one build to another, and check it against limits, with no GPU.
 
@@ -103,6 +105,7 @@ def command(
     from ncu_tools.compare.gate import exit_code
     from ncu_tools.report.head import Head
 
+    require_github(output_format, comment)
     limits = [parse_code_gate(one) for one in gates]
     excused = read_waivers(waivers) if waivers is not None else []
     _require_gates(limits, runs, {"--junit": junit, "--sarif": sarif, "--waivers": waivers})
@@ -131,6 +134,11 @@ def command(
     ]
     extra: Row = {"gates": table_of_gates(outcomes).rows, "changes": summary.changes, "diff": _diff(pairs)}
     table = Table("compare_code", COLUMNS, [_row(one) for one in kept[:shown]], notes, extra, MORE)
+    if output_format == GITHUB:
+        show_on_github(table, {runs[1]: [_with_lines(one) for one in found]}, [head], comment=comment)
+        if code := exit_code(one.outcome for one in found):
+            raise click.exceptions.Exit(code)
+        return
     if output_format == "markdown" and outcomes:
         echo_markdown(table_of_gates(outcomes))
         click.echo()
@@ -244,6 +252,16 @@ def _write_sarif(path: Path | None, gates: Sequence[HeldGate]) -> None:
     ]
     names = list(dict.fromkeys(gate.outcome.gate.text for gate in gates))
     write_bytes_atomically(path, to_sarif(findings, names, version("ncu-bench")))
+
+
+def _with_lines(gate: HeldGate) -> PlacedOutcome:
+    """The outcome of a gate with the line of each kernel that tripped it, for annotations."""
+    from ncu_tools.cli.github.annotations import PlacedOutcome
+    from ncu_tools.kernels.source.kernel_lines import SourceLine
+
+    places = {pair.either.resources.name: _place(pair.either) for pair, _ in gate.tripped}
+    lines = {name: SourceLine(file, line) for name, (file, line) in places.items() if line is not None}
+    return PlacedOutcome(gate.outcome, lines)
 
 
 def _place(kernel: FoundKernel) -> tuple[str, int | None]:

@@ -14,7 +14,13 @@ from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.comparing.old_gates import RemovesOldGates
 from ncu_tools.cli.comparing.shown_gates import require_gates, rows_of_gates, show_gates, table_of_gates, write_junit
-from ncu_tools.cli.comparing.shown_on_github import GITHUB, gate_format_options, require_github, show_on_github
+from ncu_tools.cli.comparing.shown_on_github import (
+    GITHUB,
+    gate_format_options,
+    lines_of_runs,
+    require_github,
+    show_on_github,
+)
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
     FILE,
@@ -169,7 +175,7 @@ def command(
         shown.notes = [*shown.notes, *_written(pictured, output, file_format)]
     head = _head(history, changes, told=not how.series)
     if output_format == GITHUB:
-        show_on_github(shown, {newest: outcomes}, [head], comment=comment)
+        show_on_github(shown, lines_of_runs({newest: outcomes}), [head], comment=comment)
     elif shown.rows or output_format != "text":
         show(shown, output_format, head=head)
     else:  # the head says that nothing changed

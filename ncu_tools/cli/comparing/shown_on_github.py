@@ -18,6 +18,7 @@ from ncu_tools.cli.options import FORMATS, echo_notes
 from ncu_tools.report.table import printable
 
 if TYPE_CHECKING:
+    from ncu_tools.cli.github.annotations import PlacedOutcome
     from ncu_tools.compare.gate import GateOutcome
     from ncu_tools.report.head import Head
     from ncu_tools.report.table import Table
@@ -48,15 +49,24 @@ def require_github(output_format: str, comment: bool) -> None:
         )
 
 
-def show_on_github(
-    table: Table, outcomes: Mapping[str, Sequence[GateOutcome]], heads: Sequence[Head], *, comment: bool
-) -> None:
-    """Write Markdown and annotations, and with `comment` the comment; a comment that fails changes no outcome."""
-    from ncu_tools.cli.github.annotations import commands, placed
-    from ncu_tools.cli.github.markdown import gates_in_markdown, table_in_markdown
+def lines_of_runs(outcomes: Mapping[str, Sequence[GateOutcome]]) -> dict[str, list[PlacedOutcome]]:
+    """The outcomes of each new run, with the lines of the kernels that they name as far as the run knows them."""
+    from ncu_tools.cli.github.annotations import placed
 
     checkout = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
-    with_lines = {run: placed(run, ones, checkout) for run, ones in outcomes.items()}
+    return {run: placed(run, ones, checkout) for run, ones in outcomes.items()}
+
+
+def show_on_github(
+    table: Table, with_lines: Mapping[str, Sequence[PlacedOutcome]], heads: Sequence[Head], *, comment: bool
+) -> None:
+    """Write Markdown and annotations, and with `comment` the comment; a comment that fails changes no outcome.
+
+    `with_lines` are the outcomes of each new run.
+    """
+    from ncu_tools.cli.github.annotations import commands
+    from ncu_tools.cli.github.markdown import gates_in_markdown, table_in_markdown
+
     text = "\n\n".join(filter(None, (gates_in_markdown(with_lines), table_in_markdown(table, heads))))
     click.echo(text)
     for ones in with_lines.values():

@@ -95,7 +95,9 @@ def _with_arrows(table: Table) -> Table:
     pairs = _pairs(table.columns)
     rows = []
     for row in table.rows:
-        told: dict[str, Any] = {}
+        told: dict[str, Any] = {
+            name: value.replace(" -> ", " → ") for name, value in row.items() if isinstance(value, str)
+        }
         for name, (base, new) in pairs.items():
             before, after = cell(base, row), cell(new, row)
             told[name] = f"{before} → {after}" if before and after else before or after or None

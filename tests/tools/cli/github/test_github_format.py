@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from ncu_tools.cli.github.markdown import gates_in_markdown, quiet
 from ncu_tools.compare.gate import NOT_EVALUATED, TRIPPED, GateOutcome, parse_gate
 from ncu_tools.kernels.source.kernel_lines import SourceLine, _launching, kernel_lines
 from tests.conftest import SAMPLES
+from tests.support.kept_sass import BINARIES, use_no_disassembler
 from tests.support.ran import ran
 
 OLD, NEW = str(SAMPLES / "d02-long-rules.csv"), str(SAMPLES / "d10-details-all.csv")
@@ -62,6 +64,17 @@ def test_of_a_history_tells_its_changes(slower: str) -> None:
     done = ran("history", OLD, slower, "--fail-on", "any:time>5%", "--format", "github")
     assert done.exit_code == 3
     assert "| any:time\\>5% | ❌ tripped |" in done.stdout
+
+
+def test_of_two_builds_annotates_the_lines_of_their_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_no_disassembler(monkeypatch)
+    shutil.copy(BINARIES / "kernels.cu", tmp_path / "kernels.cu")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    builds = [str(BINARIES / f"{name}.sm_90.cubin") for name in ("changed", "kernels")]
+    done = ran("compare", *builds, "--fail-on", "registers>0", "--format", "github")
+    assert done.exit_code == 3
+    assert "| quotient | sm\\_90 | bytes differ | 14 → 16 |" in done.stdout
+    assert "::error file=kernels.cu,line=48,title=ncu-bench%3A registers>0::quotient is slower or larger" in done.stderr
 
 
 def test_a_comment_needs_the_format_github() -> None:
