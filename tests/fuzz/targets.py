@@ -62,6 +62,11 @@ from ncu_tools.ceilings.machine_files import machine_files_in, parse_machine, pr
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.source import hot_places
 from ncu_tools.kernels.source.kernel_code import kernel_code
+from ncu_tools.kernels.warp_ranges.inside_kernel import inside_kernel
+from ncu_tools.kernels.warp_ranges.lanes import blocks_to_draw, lanes_of
+from ncu_tools.kernels.warp_ranges.launch_ranges import launches_in
+from ncu_tools.kernels.warp_ranges.warp_levers import warp_levers
+from ncu_tools.report.warp_tables import sections
 from tests.fuzz import seeds
 from tests.fuzz.choices import ODD_REALS, Choices
 from tests.fuzz.expectations import (
@@ -300,6 +305,12 @@ def warp_ranges(data: bytes, thorough: bool) -> None:
             again, _ = read_warp_trace(str(path))
         assert len(again.ranges) <= len(ranges)
         assert len(again.sums) == len(trace.sums)
+        for number, _ in launches_in(trace)[:2]:
+            found = inside_kernel(trace, number)
+            warp_levers(found)
+            list(sections(found))
+            for _, block in blocks_to_draw(found.ranges):
+                lanes_of(found.ranges, block, 40)
 
 
 # ----------------------------------------------------------------------------------------------------------- Parquet

@@ -150,3 +150,39 @@ def drawn(seed: int, blocks: int = 4, steps: int = 12, consumers: int = 2, **set
     copies = random.integers(50, 400, (blocks, steps)).astype(np.float64)
     computes = random.integers(50, 600, (blocks, steps, consumers)).astype(np.float64)
     return Kernel(copies, computes, **settings)
+
+
+@dataclass(frozen=True)
+class PingPong:
+    """Two warps of one role that take turns at the tensor cores: times of products and epilogues by block, turn, warp."""
+
+    products: Numbers
+    epilogues: Numbers
+
+
+def ping_pong(seed: int, blocks: int = 4, turns: int = 12) -> PingPong:
+    """Turns whose times are drawn, in whole ns."""
+    random = np.random.default_rng(seed)
+    return PingPong(random.integers(200, 600, (blocks, turns, 2)).astype(np.float64),
+                    random.integers(100, 500, (blocks, turns, 2)).astype(np.float64))  # fmt: skip
+
+
+def played(kernel: PingPong) -> Simulated:
+    """Run both warps of each block, an SM for each: a warp waits until the other one's product has ended."""
+    blocks, turns, _ = kernel.products.shape
+    found = Simulated(Kernel(kernel.products[:, :, 0], kernel.products, sms=blocks))
+    for block in range(blocks):
+        clocks, ended = [0.0, 0.0], -np.inf
+        for turn in range(turns):
+            for warp in range(2):
+                begin = clocks[warp]
+                ready = max(begin + LEAST_WAIT, ended)
+                ended = ready + kernel.products[block, turn, warp]
+                clocks[warp] = ended + kernel.epilogues[block, turn, warp]
+                found.records += [
+                    (block, warp, "order_wait", begin, ready), (block, warp, "mma", ready, ended),
+                    (block, warp, "epilogue", ended, clocks[warp]),
+                ]  # fmt: skip
+        found.sm[block] = block
+        found.lives |= {(block, warp): (0.0, clocks[warp]) for warp in range(2)}
+    return found

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ncu_parsers.warp_ranges.warp_trace import TracedLaunch
 
+from tests.conftest import SAMPLES
 from tests.support import warp_files
 from tests.support.called_here import called_here
 from tests.support.pages.schemas import require_valid
@@ -158,3 +161,17 @@ def test_source_finds_the_lines_with_the_names_of_ranges(folder: Path) -> None:
     lines = {row["range"]: (row["file"], row["line"], row["text"]) for row in found["rows"]}
     assert lines["mma_issue"] == ("src/kernel.py", 2, 'iket.range_push("mma_issue")')
     assert lines["mma_wait"] == (None, None, None)
+
+
+def test_beside_a_report_of_ncu_its_counts_of_the_same_kernel_are_told(tmp_path: Path) -> None:
+    report = str(SAMPLES / "h100" / "conflicts.ncu-rep")
+    kernel = json.loads(asked(tmp_path, "hotspots", report, "--format", "json").out)["rows"][0]["kernel"]
+    trace = simulated(drawn(1, 2, 12, 1, sms=2)).trace()
+    (tmp_path / "same.json").write_bytes(warp_files.iket(replace(trace, launches=[TracedLaunch(kernel)])))
+    (tmp_path / "other.json").write_bytes(warp_files.iket(trace))
+    said = asked(tmp_path, "--notes", "kernel", "same.json", "--part", "inside", "--beside", report)
+    assert "DRAM throughput 30" in said.err
+    assert "another size or input" in said.err
+    refused = asked(tmp_path, "kernel", "other.json", "--part", "inside", "--beside", report)
+    assert refused.code == 1
+    assert "has no kernel called gemm" in refused.err

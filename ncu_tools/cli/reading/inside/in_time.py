@@ -166,25 +166,48 @@ def extra_of(found: InsideKernel) -> dict[str, Any]:
     }  # fmt: skip
 
 
+COUNTED = ("duration", "tensor", "dram", "l2", "shared_static", "shared_dynamic", "registers", "achieved")
+"""Keys of what ncu counted that says whether a ring can be deeper, or what else the kernel waits for."""
+LONGEST_COST = 2.0
+"""A trace that takes more times as long as the launch under ncu is of another one, not slower by its records alone."""
+
+
 def counters_beside(report: str, found: InsideKernel) -> list[str]:
-    """What ncu counted of the same kernel: its time, and what bounds it. Raises `NcuBenchError` if it is not in it."""
+    """What ncu counted of the same kernel. Raises `NcuBenchError` if it is not in the report."""
     import re
 
-    from ncu_parsers.schema.tables import short_name
+    from ncu_parsers.schema.tables import short_name, words
 
     from ncu_tools.kernels.view.kernel_view import kernel_view
-    from ncu_tools.kernels.view.part_rows import verdict_of
-    from ncu_tools.numbers.number_format import duration, percent
+    from ncu_tools.numbers.number_format import duration, percent, scaled
     from ncu_tools.runs.loading import load
 
-    name = short_name(found.ranges.launch.kernel)
-    view = kernel_view(load(report).table, (re.compile(re.escape(name)),), None, None)
-    lasted = view.hotspot.time_mean_ns
-    said = [f"{report} counted {view.kernel_name}: {' '.join(verdict_of(view))}"]
-    if lasted and found.ranges.clock.value == "ns":
-        more = found.ranges.duration / lasted - 1
-        said.append(f"ncu measured {duration(lasted)} a launch, so recording its ranges cost {percent(more)}")
-    return [Note(one, NoteKind.PLAIN) for one in said]
+    table = load(report).table
+    kernels = dict.fromkeys(one for one in words(table, "kernel_name") if one)
+    traced = found.ranges.launch.kernel
+    same = [one for one in kernels if one == traced or short_name(one) == short_name(traced)]
+    if not same:
+        raise NcuBenchError(
+            f"{report} has no kernel called {short_name(traced)}.",
+            f"It has: {', '.join(map(short_name, list(kernels)[:5]))}.",
+            "Profile the same kernel with ncu, in a run of its own: run-iket and ncu do not run together.",
+        )
+    view = kernel_view(table, (re.compile(f"^{re.escape(same[0])}$"),), None, None)
+    facts = {one.key: one for one in view.facts if one.key in COUNTED and one.value is not None}
+    said = [
+        f"{facts[key].title} {duration(value) if facts[key].unit == 'ns' else scaled(value, facts[key].unit)}"
+        for key in COUNTED if key in facts for value in (float(facts[key].value),)
+    ]  # fmt: skip
+    notes = [f"ncu counted of it in {report}: {', '.join(said) or 'nothing that is told here'}"]
+    if "duration" in facts and found.ranges.clock.value == "ns" and found.ranges.is_aligned:
+        cost = found.ranges.duration / float(facts["duration"].value)
+        also = (
+            f"records cost {percent(max(cost - 1, 0))} of time"
+            if 0.95 < cost < LONGEST_COST
+            else "another size or input"
+        )
+        notes.append(f"the trace lasts {duration(found.ranges.duration)}: {also}")
+    return [Note(one, NoteKind.PLAIN) for one in notes]
 
 
 def _show_sums(trace: str, read: WarpTrace, output_format: str) -> None:

@@ -30,8 +30,11 @@ from tests.support.warp_pipelines import (
     SYNC,
     WAIT,
     Kernel,
+    PingPong,
     Simulated,
     drawn,
+    ping_pong,
+    played,
     simulated,
 )
 
@@ -332,3 +335,20 @@ def test_blocks_left_out_of_a_large_graph_take_the_mean_of_the_others() -> None:
     change: Sequence[ShorterRanges] = [shorter_in("mma_issue=0.5x", whole.ranges)]
     (part,), (all_of_them,) = savings(some, change), savings(whole.graph, change)
     assert part.likely == pytest.approx(all_of_them.likely, abs=0.1)
+
+
+# ------------------------------------------------------------------------------------------------------- taking turns
+
+
+@given(kernel=st.builds(ping_pong, st.integers(0, 10**6), st.integers(1, 4), st.integers(8, 16)),
+       name=st.sampled_from(["mma", "epilogue"]))  # fmt: skip
+def test_warps_of_one_role_that_take_turns_wait_for_their_own_kind(kernel: PingPong, name: str) -> None:
+    ran = played(kernel)
+    found = inside_kernel(ran.trace(), 0)
+    (rule,) = found.releases
+    assert (rule.order, found.ranges.names[rule.by]) == (Order.LAST_BEFORE, "mma")
+    assert {one.waits_for for one in found.waits} <= {"mma", None}
+    halved = {"mma": {"products": kernel.products / 2}, "epilogue": {"epilogues": kernel.epilogues / 2}}[name]
+    (saving,) = savings(found.graph, [shorter_in(f"{name}=0.5x", found.ranges)])
+    truth = 1 - played(replace(kernel, **halved)).duration / ran.duration
+    assert saving.likely == pytest.approx(truth, abs=0.01)
