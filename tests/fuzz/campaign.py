@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 NAMES = (
     "csv", "fast-path", "operators", "nsys-bytes", "nsys-cells", "kineto", "parquet-bytes", "parquet-schema", "bench",
     "machine", "manifest", "ncu-rep", "points", "formulas", "log", "source-pages", "cubin", "rocprofv3", "xplane", "pftrace",
-    "warp-ranges",
+    "warp-ranges", "compiled-code",
 )  # fmt: skip
 """Those of `targets.TARGETS`, without importing the parsers."""
 TOGETHER = "together"

@@ -30,6 +30,7 @@ from ncu_parsers.sources.sources import Source
 from ncu_tools.advice.history import HEAD, LoggedChange
 from sample_reports import source_page
 from sample_reports.generate import reports
+from tests.conftest import SAMPLES
 from tests.parsers.test_point_files import NVBENCH, OF_2021, PYTEST
 from tests.parsers.timelines.test_gpu_counters import SM, sample
 from tests.parsers.timelines.test_graph_edges import TestEdgesOfGraphs, edge
@@ -337,6 +338,16 @@ def _quoted(rows: list[list[str]]) -> bytes:
     written = io.StringIO()
     csv.writer(written, quoting=csv.QUOTE_ALL).writerows(rows)
     return written.getvalue().encode()[:LONGEST_WIDE]
+
+
+@lru_cache(maxsize=1)
+def binaries() -> list[bytes]:
+    """Our compiled kernels: as cubins, compressed, inside a library, as PTX and as prints."""
+    folder = SAMPLES / "binaries"
+    cubin, fat = (folder / "kernels.sm_80.cubin").read_bytes(), (folder / "zstd.fatbin").read_bytes()
+    texts = [begun((folder / name).read_bytes()) for name in ("kernels.ptx", "ptxas.printed", "cuobjdump.printed")]
+    packed = [cubins.fatbin_of(cubin, codec=codec) for codec in ("lz4_raw", "zstd", "")]
+    return [cubin, fat, cubins.library_of_fatbin(packed[0]), *packed, *texts]
 
 
 def cubin_files() -> list[bytes]:

@@ -29,6 +29,7 @@ from ncu_launch.files.run_files import MANIFEST
 from ncu_launch.operators.calls import Call, Tensor
 from ncu_launch.operators.table import work_of
 from ncu_launch.operators.user_formulas import formulas_in
+from ncu_parsers.binaries.code_files import CodeReading, kernels_in
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.launches.launch_view import report_of
 from ncu_parsers.launches.nsys import nsys_sqlite
@@ -545,6 +546,20 @@ def cubin(data: bytes, thorough: bool) -> None:
         assert all(isinstance(one.line, int) and isinstance(one.file, (str, type(None))) for one in places.values())
 
 
+def compiled_code(data: bytes, thorough: bool) -> None:
+    """Compiled code: resources are counts or unknown, and code has a digest; PTX and prints name kernels."""
+    reading = CodeReading()
+    with written(data, "kernels.so") as path:
+        found = list(kernels_in(path, reading))
+    for one in found:
+        resources = one.resources
+        numbers = (resources.registers, resources.stack_bytes, resources.shared_bytes, resources.barriers)
+        assert all(number is None or number >= 0 for number in (*numbers, resources.code_bytes))
+        assert resources.spills is None or min(resources.spills.store_bytes, resources.spills.load_bytes) >= 0
+        assert all(isinstance(text, str) for text in (resources.name, resources.architecture, resources.toolkit))
+    assert all(isinstance(one.name, str) for _, one in reading.ptx)
+
+
 CSV_WORDS = (
     '"ID"', '"Process ID"', '"Kernel Name"', '"Metric Name"', '"Metric Value"', '"Metric Unit"', '"Section Name"',
     '"Rule Name"', '"Minimum"', "gpu__time_duration.sum", "dram__bytes.sum", "launch__grid_size", "Kbyte", "usecond",
@@ -610,6 +625,9 @@ TARGETS: dict[str, Target] = {
     "formulas": Target(formulas, seeds.formula_files, FORMULA_WORDS, 1024),
     "log": Target(log, seeds.logs, ("| ", "<!-- ncu-bench advise --log, version 1 -->", "| --- |", "\\|", "\n"), 2048),
     "source-pages": Target(source_pages, seeds.source_pages, SOURCE_WORDS),
+    "compiled-code": Target(
+        compiled_code, seeds.binaries, (".entry ", ".maxntid ", "ptxas info : Used ", ".nv_fatbin"), 1 << 16
+    ),
     "cubin": Target(cubin, seeds.cubin_files, longest=4096),
     "rocprofv3": Target(rocprofv3, seeds.rocprofv3_files, ROCPROFV3_WORDS, 6000),
     "xplane": Target(xplane, seeds.xplanes, longest=2048),

@@ -24,7 +24,7 @@ TARGETS = {
     "fuzz-text": ("csv", "fast-path", "operators", "source-pages"),
     "fuzz-timelines": ("nsys-bytes", "nsys-cells", "kineto", "rocprofv3", "xplane", "pftrace", "warp-ranges"),
     "fuzz-tables": ("parquet-bytes", "parquet-schema", "bench", "machine", "manifest", "points", "formulas", "log"),
-    "fuzz-binary": ("ncu-rep", "cubin"),
+    "fuzz-binary": ("ncu-rep", "cubin", "compiled-code"),
 }
 """Parts -> targets of tests/fuzz that atheris mutates, guided by the code that an input reaches."""
 CHUNK_OF_TARGET = {

@@ -1,8 +1,10 @@
-"""Small cubins with debug lines, put together section by section: an ELF file of one kernel."""
+"""Small cubins with debug lines, put together section by section, and what cubins lie in: fat binaries, libraries."""
 
 from __future__ import annotations
 
 import struct
+
+import pyarrow as pa
 
 KERNEL = "_Z1kPf"
 HEADER_SIZE, SECTION_HEADER = 64, "<IIQQQQIIQQ"
@@ -127,3 +129,20 @@ def elf_of(sections: list[tuple[str, int, bytes, int]]) -> bytes:
     numbers = struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, HEADER_SIZE + len(body), 0, 64, 56, 0, 64,
                           len(sections) + 1, len(sections))  # fmt: skip
     return beginning + numbers + body + headers
+
+
+def fatbin_of(content: bytes, kind: int = 2, codec: str = "", announced: int | None = None) -> bytes:
+    """A fat binary of one image, as fatbinary lays it out; `announced` is the size that its header says."""
+    flag = {"": 0, "lz4_raw": 0x2000, "zstd": 0x8000}[codec]
+    packed = pa.Codec(codec).compress(content, asbytes=True) if codec else content
+    stored = packed + bytes(-len(packed) % 8)
+    size = (len(content) if announced is None else announced) if codec else 0
+    image = struct.pack("<HHIQIIHHIQQQQ", kind, 0x101, 64, len(stored), len(packed), 0, 8, 1, 90, 0, flag, 0, size)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 64 + len(stored)) + image + stored
+
+
+def library_of_fatbin(fat: bytes) -> bytes:
+    """An ELF file of another machine with a fat binary inside, as linkers lay out libraries."""
+    whole = bytearray(elf_of([(".text", BITS, bytes(64), 0), (".nv_fatbin", BITS, fat, 0)]))
+    whole[18:20] = struct.pack("<H", 62)
+    return bytes(whole)

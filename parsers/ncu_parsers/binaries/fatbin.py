@@ -94,8 +94,9 @@ def _content(stream: BinaryIO, begin: int, sizes: tuple[int, int, int], flags: i
     if packed > stored:
         raise DamagedBinary("a compressed image is cut")
     data = _read(stream, begin, packed)
-    content = _decompressed(codec, data, size)
-    if content is None or not size or _decompressed(codec, data, size - 1) is not None:
+    is_less = not size or _decompressed(codec, data, size - 1) is not None
+    content = None if is_less else _decompressed(codec, data, size)
+    if content is None:
         raise DamagedBinary("a compressed image is damaged")
     return content
 
@@ -103,7 +104,7 @@ def _content(stream: BinaryIO, begin: int, sizes: tuple[int, int, int], flags: i
 def _decompressed(codec: str, data: bytes, size: int) -> bytes | None:
     """At most `size` bytes; None if the data hold more, or are damaged.
 
-    Arrow fills a buffer of that size and says nothing if less came, so the caller tries one byte less too.
+    Arrow fills a buffer of that size and says nothing if less came, so the caller tries one byte less first.
     """
     try:
         return bytes(pa.Codec(codec).decompress(data, size, asbytes=True))

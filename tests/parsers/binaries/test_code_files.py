@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-import struct
+import tracemalloc
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.binaries.code_files import CodeReading, FoundKernel, cubin_with, holds_code, kernels_in
-from ncu_parsers.binaries.elf import FATBIN, DamagedBinary
+from ncu_parsers.binaries.elf import DamagedBinary
 from ncu_parsers.binaries.fatbin import LARGEST_IMAGE, Image, ImageKind, images_of
 from ncu_parsers.binaries.licences import library_of
 from ncu_parsers.binaries.ptx import ptx_kernels
 from ncu_parsers.binaries.resource_usage_text import resources_in_text
 
 from tests.conftest import SAMPLES
-from tests.support.cubins import BITS, elf_of
+from tests.support.cubins import fatbin_of, library_of_fatbin
 
 BINARIES = SAMPLES / "binaries"
 
@@ -30,28 +29,15 @@ def read(path: Path) -> tuple[list[FoundKernel], CodeReading]:
     return list(kernels_in(path, reading)), reading
 
 
+def library_in(folder: Path, fat: bytes) -> Path:
+    path = folder / "extension.so"
+    path.write_bytes(library_of_fatbin(fat))
+    return path
+
+
 def images_in(path: Path) -> list[Image]:
     stream = path.open("rb")
     return list(images_of(stream, 0, path.stat().st_size))
-
-
-def fatbin_of(content: bytes, kind: int = 2, codec: str = "", announced: int | None = None) -> bytes:
-    """A fat binary of one image, as fatbinary lays it out."""
-    flag = {"": 0, "lz4_raw": 0x2000, "zstd": 0x8000}[codec]
-    packed = pa.Codec(codec).compress(content, asbytes=True) if codec else content
-    stored = packed + bytes(-len(packed) % 8)
-    size = (len(content) if announced is None else announced) if codec else 0
-    image = struct.pack("<HHIQIIHHIQQQQ", kind, 0x101, 64, len(stored), len(packed), 0, 8, 1, 90, 0, flag, 0, size)
-    return struct.pack("<4sHHQ", FATBIN, 1, 16, 64 + len(stored)) + image + stored
-
-
-def host_program(folder: Path, fat: bytes) -> Path:
-    """An ELF file of another machine with a fat binary inside, as linkers lay out libraries."""
-    whole = bytearray(elf_of([(".text", BITS, bytes(64), 0), (".nv_fatbin", BITS, fat, 0)]))
-    whole[18:20] = struct.pack("<H", 62)
-    path = folder / "extension.so"
-    path.write_bytes(bytes(whole))
-    return path
 
 
 @pytest.mark.parametrize("name", ["zstd.fatbin", "lz4.fatbin"])
@@ -91,12 +77,24 @@ def test_an_image_that_announces_another_size_is_refused(tmp_path: Path, codec: 
 
 def test_a_library_with_kernels_inside_is_read_and_its_other_sections_are_not(tmp_path: Path) -> None:
     fat = (BINARIES / "zstd.fatbin").read_bytes()
-    kernels, _reading = read(host_program(tmp_path, fat + bytes(40) + fat))
+    kernels, _reading = read(library_in(tmp_path, fat + bytes(40) + fat))
     assert len(kernels) == 48
     assert len({one.image for one in kernels}) == 4
     cubin = cubin_with(kernels[-1])
     assert cubin is not None
     assert cubin.architecture == "sm_120"
+
+
+def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
+    fat = (BINARIES / "lz4.fatbin").read_bytes()
+    peaks = []
+    for copies in (2, 12):
+        path = library_in(tmp_path, fat * copies)
+        tracemalloc.start()
+        assert sum(1 for _ in kernels_in(path, CodeReading())) == 24 * copies
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_ptx_has_the_bounds_of_its_kernels() -> None:

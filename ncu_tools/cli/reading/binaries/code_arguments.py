@@ -31,7 +31,8 @@ def architecture_option(command: Callable[..., Any]) -> Callable[..., Any]:
 class Wanted:
     """The kernels of a path whose name and architecture were asked for, read one after the other.
 
-    `others` names some that were not. Iterating raises `NcuBenchError` if no kernel was asked for.
+    `others` names some that were not; of the kernels read so far there are a count, architectures and hashes of names.
+    Iterating raises `NcuBenchError` if no kernel was asked for.
     """
 
     path: str
@@ -40,6 +41,8 @@ class Wanted:
     reading: CodeReading
     others: set[str] = field(default_factory=set)
     count: int = 0
+    architectures: set[str] = field(default_factory=set)
+    names: set[int] = field(default_factory=set)
 
     def __iter__(self) -> Iterator[FoundKernel]:
         """The kernels, in the order of the files."""
@@ -53,6 +56,8 @@ class Wanted:
                 kernel = one.resources
                 if _is_wanted(kernel.name, pattern) and self.architecture in (None, kernel.architecture):
                     self.count += 1
+                    self.architectures.add(kernel.architecture)
+                    self.names.add(hash(kernel.name))
                     yield one
                 elif len(self.others) < MOST_NAMED:
                     where = kernel.architecture or "no architecture"

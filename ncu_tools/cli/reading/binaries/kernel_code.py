@@ -92,11 +92,11 @@ def command(
         raise WrongUsage("--with goes with one kernel.", f"{wanted.count:,} are left.", "Name one, and --arch sm_90.")
     rows = _rows(kept)
     notes = [
-        *_notes(rows, reading, name),
+        *_notes(rows, wanted),
         *notes_on(reading),
         *hidden_rows(wanted.count, shown, "more kernel", "more kernels"),
     ]
-    architectures = sorted({row["architecture"] for row in rows if row["architecture"]})
+    architectures = sorted(filter(None, wanted.architectures))
     head = _head(run, (counted(wanted.count, "kernel", "kernels"), *architectures))
     show(Table("binary", COLUMNS, rows, notes, _extra(reading), MORE), output_format, head=head)
 
@@ -156,7 +156,7 @@ def _rows(kept: list[FoundKernel]) -> list[Row]:
     ]
 
 
-def _notes(rows: list[Row], reading: CodeReading, name: str | None) -> Iterator[str]:
+def _notes(rows: list[Row], wanted: Wanted) -> Iterator[str]:
     if any(row["spill_bytes"] is None for row in rows):
         yield UNMARKED
     if not all(row["threads_known"] for row in rows):
@@ -164,9 +164,8 @@ def _notes(rows: list[Row], reading: CodeReading, name: str | None) -> Iterator[
     libraries = sorted({row["library"] for row in rows if row["library"]})
     if libraries:
         yield f"{', '.join(libraries)}: the licence forbids disassembly, so only resources are shown"
-    compiled = {row["mangled"] for row in rows}
-    alone = sorted({one.name for _, one in reading.ptx if one.name not in compiled})
-    if alone and name is None:
+    alone = sorted({one.name for _, one in wanted.reading.ptx if hash(one.name) not in wanted.names})
+    if alone and wanted.name is None and wanted.architecture is None:
         some = ", ".join(alone[:3]) + (f" and {len(alone) - 3:,} more" if len(alone) > 3 else "")
         yield f"as PTX alone, which a driver compiles when it is loaded: {some}"
 
