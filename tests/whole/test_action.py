@@ -132,6 +132,28 @@ def test_the_command_measures_the_base_in_a_work_tree_and_then_the_change(tmp_pa
     assert found == {"base": "before", "new": "after"}
 
 
+@pytest.mark.parametrize("is_managed", [False, True])
+def test_ncu_bench_is_installed_into_the_python_of_the_job_or_beside_it(
+    is_managed: bool, tmp_path: Path, api: StandIn
+) -> None:
+    job = Job(tmp_path, api)
+    tools, paths = tmp_path / "tools", tmp_path / "paths"
+    tools.mkdir()
+    python = f"""#!{BASH}
+echo "$0 $*" >> {tmp_path}/calls
+if [ "$2" = pip ] && [ "$0" = {tools}/python3 ]; then exit {int(is_managed)}; fi
+if [ "$2" = venv ]; then mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; fi
+"""
+    (tools / "python3").write_text(python, "utf-8")
+    (tools / "python3").chmod(0o755)
+    job.environment |= {"PATH": f"{tools}:{os.environ['PATH']}", "GITHUB_PATH": str(paths)}
+    assert job.step("Install").returncode == 0
+    own, *venv = (tmp_path / "calls").read_text("utf-8").splitlines()
+    assert own == f"{tools}/python3 -m pip install --quiet {ROOT}"
+    assert len(venv) == 2 * is_managed
+    assert paths.exists() == is_managed
+
+
 def test_no_expression_of_a_user_is_pasted_into_a_script() -> None:
     assert [step["name"] for step in STEPS if "${{" in step.get("run", "")] == []
 
