@@ -181,7 +181,7 @@ def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOut
     shown = [_at_most(gate, held, subjects.noun)] if worst == PASSED else shortened(reasons, MOST_NAMED)
     left = [f"not held: {', '.join(shortened(not_gated, MOST_NAMED))}"] if not_gated else []
     refusal = next((one.refusal for one, outcome, _ in judged if outcome == worst == REFUSED), None)
-    named = tuple(one.names[-1] for one, outcome, _ in judged if outcome == worst)
+    named = tuple(one.names[0] for one, outcome, _ in judged if outcome == worst)
     return replace(_ended(gate, worst, "; ".join([*shown, *left]), refusal), subjects=named)
 
 

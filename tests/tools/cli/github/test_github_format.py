@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from ncu_tools.cli.github.annotations import PlacedOutcome, commands, placed
 from ncu_tools.cli.github.markdown import gates_in_markdown, quiet
-from ncu_tools.compare.gate import NOT_EVALUATED, TRIPPED, GateOutcome, parse_gate
+from ncu_tools.compare.gate import NOT_EVALUATED, TRIPPED, GateOutcome, evaluate, parse_gate
 from ncu_tools.kernels.source.kernel_lines import SourceLine, _launching, kernel_lines
+from ncu_tools.numbers.change import Change, Subject, Subjects
 from tests.conftest import SAMPLES
 from tests.support.kept_sass import BINARIES, use_no_disassembler
 from tests.support.ran import ran
@@ -85,6 +86,14 @@ def test_a_comment_needs_the_format_github() -> None:
 
 def outcome(name: str = HOSTILE, how: str = TRIPPED) -> GateOutcome:
     return GateOutcome(parse_gate("any:time>5%"), how, f"{name}: time 1 ms -> 2 ms", subjects=(name,))
+
+
+def test_the_kernels_of_an_outcome_have_their_names_of_the_new_run() -> None:
+    kernels = [
+        Subject((f"new_{at}", f"old_{at}"), {"time": Change("time", 1e3, time)}) for at, time in enumerate((9e3, 1e3))
+    ]
+    found = evaluate(parse_gate("any:time>5%"), Subjects("kernel", kernels))
+    assert (found.outcome, found.subjects) == (TRIPPED, ("new_0",))
 
 
 def test_a_name_in_a_report_is_no_command_and_no_mention() -> None:
