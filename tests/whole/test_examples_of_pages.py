@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import runpy
 from itertools import count
 from pathlib import Path
 
@@ -54,9 +57,11 @@ def typed(example: Example, folder: Path) -> list[str]:
         return words
     measures = words[0] == "bench" and not (folder / words[1]).exists()
     if measures or words[0] == "profile":
-        if "-o" not in words:
-            words += ["-o", "made"]
-        words[words.index("-o") + 1] += f"-of-{example.page}-{next(NUMBERS)}"
+        program = words.index("--") if "--" in words else len(words)
+        if "-o" not in words[:program]:
+            words[program:program] = ["-o", f"made-{next(NUMBERS)}"]
+        if (folder / words[words.index("-o") + 1]).exists():
+            words[words.index("-o") + 1] += f"-{next(NUMBERS)}"
     return [*words, *(SHORT if measures and "--max-time" not in words else ())]
 
 
@@ -66,6 +71,20 @@ def test_the_commands_of_a_page_work_as_they_stand(page: Path, folder: Path, mon
     monkeypatch.setenv("NCU_BENCH_IGNORE_LOAD", "1")
     failures = [failure(example, folder) for example in examples(page) if not example.not_run]
     assert [one for one in failures if one] == []
+
+
+@pytest.mark.nightly
+def test_the_trace_that_the_page_on_shapes_records_has_flops(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    page = next(page for page in PAGES if page.stem == "shapes")
+    monkeypatch.chdir(folder)
+    (block,) = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    Path("recorded.py").write_text(block, encoding="utf-8")
+    runpy.run_path("recorded.py", {"model": torch.nn.Linear(64, 64), "batch": torch.randn(8, 64)})
+    found = called_with_models("hotspots", "mine.json", "--format", "json", cwd=folder)
+    flops = {row["kernel"]: row["flops"] for row in json.loads(found.out)["rows"]}
+    assert flops["aten::addmm"] == 2 * 8 * 64 * 64 + 8 * 64
 
 
 def test_most_examples_are_run() -> None:

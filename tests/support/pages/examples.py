@@ -23,7 +23,7 @@ NEEDS = {
     "a server that waits": r"ncu-bench mcp --root",
     "a browser": r"--open",
     "a measurement of minutes": r"machines measure|--check\b|resnet50|hf:|--learn",
-    "a program of the reader's": r"-- (?:python|\./)|model\.py:make|RUNNER_TEMP|my_models|mine\.toml|torch_compile_debug|\bCOMMAND\b",
+    "a program of the reader's": r"-- (?:python (?!program)|\./)|model\.py:make|RUNNER_TEMP|my_models|torch_compile_debug|\bCOMMAND\b",
 }
 """Why an example is not run -> what it has in it."""
 REPORTS = {
@@ -118,9 +118,12 @@ def _example(page: str, command: str) -> Example | None:
 
 
 def files_on(page: Path) -> Iterator[tuple[str, str]]:
-    """The name and text of each file that a page shows: an indented block behind <!-- file: NAME -->."""
-    for name, block in re.findall(r"<!-- file: (\S+) -->\n((?:    .*\n|\n)+)", page.read_text("utf-8")):
+    """The name and text of each file that a page shows: an indented or fenced block behind <!-- file: NAME -->."""
+    text = page.read_text("utf-8")
+    for name, block in re.findall(r"<!-- file: (\S+) -->\n((?:    .*\n|\n)+)", text):
         yield name, textwrap.dedent(block)
+    for name, block in re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield name, block
 
 
 def readers_folder(folder: Path) -> None:
