@@ -54,9 +54,12 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     ]
     if not any(name.startswith("ncu-bench") for _, properties in reports for name, _ in properties):
         return
+    import shutil
+
     from ncu_tools.pytest_plugin.summary import tables
 
-    for by, lines in tables(reports):
+    width = shutil.get_terminal_size().columns if terminalreporter.isatty else None
+    for by, lines in tables(reports, width):
         terminalreporter.section(f"ncu-bench: {by}")
         for line in lines:
             terminalreporter.write_line(line)

@@ -112,6 +112,14 @@ class TestPreCommitHook:
         assert self.HOOK["pass_filenames"] is False
 
 
+def test_every_workflow_on_the_page_of_gates_is_yaml_that_has_jobs_or_hooks() -> None:
+    page = (ROOT / "docs" / "gate.md").read_text("utf-8")
+    found = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    assert [next(iter(set(one) & {"jobs", "kernels", "repos"})) for one in found] == ["jobs", "kernels", "repos"]
+    gitlab = found[1]["kernels"]
+    assert gitlab["artifacts"]["reports"]["junit"] in gitlab["script"][-1]
+
+
 def test_the_citation_names_the_version_and_the_licence() -> None:
     known = read("CITATION.cff")
     assert known["cff-version"] == "1.2.0"
