@@ -22,6 +22,8 @@ PICTURES: dict[str, list[str]] = {
     "roofline.svg": ["roofline", "sample_reports/d01-wide-raw.csv"],
     "roofline-levels.svg": ["roofline", "sample_reports/d01-wide-raw.csv", "--levels", "dram,l2,l1", "--theme", "dark"],
     "instructions.svg": ["roofline", "sample_reports/h100/conflicts.ncu-rep", "--instructions"],
+    "column.svg": ["roofline", "sample_reports/h100/gemms.csv", "--size", "column"],
+    "carried.svg": ["estimate", "sample_reports/h100/gemms.csv", "--machine", "h200,b200"],
     "roofline-chips.svg": ["roofline", "--machine", CHIPS, "--ceilings", "sparse"],
 }
 """File in docs/ -> the arguments of ncu-bench that make it, run from the root of the project."""
