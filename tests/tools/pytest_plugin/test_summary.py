@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ncu_tools.numbers.text_width import text_width
-from ncu_tools.pytest_plugin.summary import BY, CALLS, CHANGE, COUNTS, MINIMUM, NOISE, TIME, tables
+from ncu_tools.pytest_plugin.summary import BY, CALLS, CHANGE, COUNTS, MINIMUM, NOISE, TIME, Property, tables
 
-ONE = [
+ONE: list[Property] = [
     (BY, "by ncu on a GPU"), (TIME, "1.5 µs"), (NOISE, "0.3 %"), (MINIMUM, "1.4 µs"), (CALLS, "4"), (COUNTS, "launches 2"),
     (CHANGE, "+1.0 %"),
 ]  # fmt: skip
-OTHER = [(BY, "by the CPU's clock"), (TIME, "20 ms"), ("of another plugin", 3)]
-REPORTS = [("test_a.py::test_one", [*ONE, *ONE]), ("test_b.py::test_two", OTHER)]
+OTHER: list[Property] = [(BY, "by the CPU's clock"), (TIME, "20 ms"), ("of another plugin", 3)]
+REPORTS: list[tuple[str, list[Property]]] = [("test_a.py::test_one", [*ONE, *ONE]), ("test_b.py::test_two", OTHER)]
 
 
 def test_each_tool_has_a_table_and_each_measurement_a_line() -> None:
