@@ -17,6 +17,7 @@ from ncu_launch.bench.against.paired_rounds import in_turns, times_ratio
 from ncu_launch.bench.gpu.device_locks import visible_gpus
 from ncu_launch.bench.point_process import cpu_timer, gpu_timer
 from ncu_launch.bench.timed_iteration import Iteration
+from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.profilers.installed_tools import find_tool, gpus
 
@@ -76,7 +77,8 @@ class Kernels:
 
         `metrics` are what ncu counts, as `ncu-bench profile --metrics` names them; without ncu they have no effect.
         """
-        work = partial(call, *arguments)
+        work, metrics = partial(call, *arguments), _names(metrics)
+        refuse_unknown(metrics)
         if self.given is not None and len(self.before) >= len(self.given):
             run_and_end(work)
         if self.given is not None:
@@ -135,7 +137,7 @@ class Kernels:
         shared_bytes; without it operators, flops and bytes by formulas. `only` names some of them.
         """
         __tracebackhide__ = True
-        found = self._measured(call, arguments)
+        found, only = self._measured(call, arguments), _names(only)
         if expected:
             self._assert_equal(expected, found, "expected")
             if not only:
@@ -170,7 +172,11 @@ class Kernels:
 
     def _name(self, found: KernelProfile) -> str:
         """The test within its folder, with the number of the measurement from the second on."""
-        number = next(at for at, one in enumerate(self.before, 1) if one is found)
+        number = next((at for at, one in enumerate(self.before, 1) if one is found), None)
+        if number is None:
+            raise WrongUsage(
+                "This profile was measured by another test.", advice="Give the function, or profile it here."
+            )
         _, _, of_file = self.item.nodeid.partition("::")
         return f"{self.item.path.name}::{of_file}" + (f"#{number}" if number > 1 else "")
 
@@ -289,6 +295,11 @@ def _nothing() -> None:
 
 def _done(call: Callable[..., object], arguments: Sequence[object], prepared: object) -> None:
     call(*arguments)
+
+
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names in a list, or in a text with commas between them."""
+    return tuple(name.strip() for name in (names.split(",") if isinstance(names, str) else names))
 
 
 def _require_fraction(within: float) -> None:

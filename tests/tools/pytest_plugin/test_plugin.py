@@ -235,6 +235,25 @@ class TestWithABaseline:
         ran("--junitxml", "found.xml").assert_outcomes(passed=1)
         assert 'name="ncu-bench time" value="1 µs"' in (pytester.path / "found.xml").read_text("utf-8")
 
+    def test_only_some_counts_may_be_held(
+        self, pytester: pytest.Pytester, ran: Ran, gpu: Callable[[KernelProfile], None]
+    ) -> None:
+        gpu(replace(QUIET, counts={"launches": 3.0, "flops": 4096.0}))
+        for only, outcome in (('"flops"', "passed"), ('["launches"]', "failed"), ('"flops, launches"', "failed")):
+            pytester.makepyfile(
+                test_gemm=TEST.replace("counters(lambda: None)", f"counters(lambda: None, only={only})")
+            )
+            ran().assert_outcomes(**{outcome: 1})
+
+    def test_a_profile_of_another_test_is_refused(self, pytester: pytest.Pytester, ran: Ran) -> None:
+        more = "import copy\n" + TEST.replace("counters(lambda: None)", "counters(copy.copy(kernels.profile(len, '')))")
+        pytester.makepyfile(test_gemm=more)
+        ran().stdout.fnmatch_lines("*This profile was measured by another test. Give the function, or profile it here.")
+
+    def test_an_unknown_metric_is_refused_with_near_names(self, pytester: pytest.Pytester, ran: Ran) -> None:
+        pytester.makepyfile(test_gemm="def test_product(kernels):\n    kernels.profile(len, '', metrics='flop')")
+        ran().stdout.fnmatch_lines("*flop*flops*")
+
     def test_a_wrong_limit_is_refused(self, pytester: pytest.Pytester, ran: Ran) -> None:
         pytester.makepyfile(test_gemm=TEST.replace("lambda: None)", "lambda: None, within=-1)", 1))
         ran().stdout.fnmatch_lines("*within=-1 is no fraction. Write within=0.05 for 5 %.")
