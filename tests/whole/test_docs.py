@@ -104,6 +104,13 @@ def test_a_figure_of_a_page_is_that_of_the_evidence(page: str, figure: str, evid
     assert figure_there in (ROOT / "docs" / "dev" / "evidence" / f"{evidence}.md").read_text("utf-8")
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_opens_with_what_one_types(page: Path) -> None:
+    if page.stem == "reliability":  # a promise, and nothing to type
+        return
+    assert re.search(r"ncu-bench |pytest |import ", page.read_text("utf-8")[:800])
+
+
 def test_people_have_at_most_35_000_words_to_read() -> None:
     assert sum(map(words_of, pages())) <= 35_000
 
