@@ -55,6 +55,7 @@ LIBRARIES = (
 DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "tests/tools/compare"
 MATCHING = "tests/tools/kernels/matching"
 KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
+OPERATORS, ADVICE = "tests/launch/operators", "tests/tools/advice"
 TIMELINE, HISTORY = "tests/tools/timeline", "tests/tools/history"
 CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "flops": (
@@ -132,6 +133,29 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "verdicts": (
         ("ncu_tools/timeline/verdict.py", "ncu_tools/timeline/headline.py"),
         (f"{TIMELINE}/test_verdict.py", f"{TIMELINE}/test_headline.py", f"{TIMELINE}/test_parts_of_a_gpu.py"),
+    ),
+    "bytes": (
+        ("launch/ncu_launch/operators/movement.py", "launch/ncu_launch/operators/calls.py",
+         "launch/ncu_launch/operators/table.py"),
+        (f"{OPERATORS}/test_movement.py", f"{OPERATORS}/test_table.py", f"{OPERATORS}/test_formulas.py",
+         f"{OPERATORS}/test_elementwise.py"),
+    ),
+    "steps": (
+        ("ncu_tools/timeline/graph/critical_path.py", "ncu_tools/timeline/graph/schedule.py",
+         "ncu_tools/timeline/graph/what_if.py"),
+        (f"{TIMELINE}/graph", f"{TIMELINE}/levers"),
+    ),
+    "levers": (
+        ("ncu_tools/advice/levers/*.py", "ncu_tools/advice/situation/model.py", "ncu_tools/advice/intervals.py",
+         "ncu_tools/advice/situation/contradictions.py"),
+        (f"{ADVICE}/test_levers.py", f"{ADVICE}/test_model.py", f"{ADVICE}/test_any_numbers.py",
+         f"{ADVICE}/test_contradictions.py"),
+    ),
+    "expected-time": (
+        ("ncu_tools/model/expected_time/physics.py", "ncu_tools/model/expected_time/gemm_time.py",
+         "ncu_tools/model/expected_time/attention_time.py", "ncu_tools/model/expected_time/movement_time.py",
+         "ncu_tools/model/expected_time/corrections.py"),
+        ("tests/tools/model/expected_time",),
     ),
 }  # fmt: skip
 """The parts of the numeric core: the files to change, and the tests that must notice."""

@@ -51,7 +51,7 @@ FAULT_CHUNKS = 5
 
 MUTATED = (
     "flops", "ceilings", "levels", "diagnosis", "intervals", "units", "matching", "gates", "history", "join", "sums",
-    "hotspots", "gaps", "verdicts",
+    "hotspots", "gaps", "verdicts", "bytes", "steps", "levers", "expected-time",
 )  # fmt: skip
 """Parts of benchmarks/mutation."""
 
@@ -182,6 +182,13 @@ def parts() -> dict[str, list[Case]]:
         Case(f"load: {one}", 1, _printed("-m", "benchmarks.load", "--only", one, count=r"^\| ([\d,]+) "))
         for one in loads
     ]
+    found["load"].append(
+        Case(
+            "50 clients of the MCP server for ten minutes",
+            1,
+            _printed("-m", "benchmarks.mcp_clients", count=r"([\d,]+) calls"),
+        )
+    )
     scored = r"\((\d+) noticed"
     found["mistakes"] = [
         Case(
