@@ -6,8 +6,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 NIGHTLY = pytest.mark.nightly
+FEWER = settings(max_examples=settings().max_examples // 3)
+"""A decorator for a property whose examples take long, as simulations do: a third of them, by day as by night."""
 
 
 def by_day(few: Collection[Any], of: Sequence[Any]) -> list[Any]:

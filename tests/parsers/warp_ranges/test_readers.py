@@ -20,6 +20,7 @@ from ncu_parsers.warp_ranges import json_elements
 from ncu_parsers.warp_ranges.warp_trace import MISSING, Clock, TracedLaunch, WarpRanges, WarpTrace
 
 from tests.support import warp_files
+from tests.support.nightly import FEWER
 from tests.support.warp_pipelines import drawn, simulated
 
 Row = tuple[Any, ...]
@@ -67,6 +68,7 @@ TRACES = st.builds(
 )  # fmt: skip
 
 
+@FEWER
 @given(trace=TRACES, tables=st.booleans(), graph=st.booleans(), indent=st.sampled_from([None, 1]))
 def test_both_forms_of_run_iket_give_the_ranges(
     trace: WarpTrace, tables: bool, graph: bool, indent: int | None, tmp_path_factory: pytest.TempPathFactory
@@ -122,6 +124,7 @@ def test_buffers_of_all_layouts_give_the_ranges_across_the_wrap_of_their_clock(
     assert bool(len(known)) == (SM_OF[layout] and not alone)
 
 
+@FEWER
 @given(trace=TRACES, lines=st.booleans())
 def test_a_parquet_file_gives_what_was_written(
     trace: WarpTrace, lines: bool, tmp_path_factory: pytest.TempPathFactory

@@ -14,6 +14,7 @@ from ncu_parsers.warp_ranges.warp_trace import TracedLaunch
 from tests.conftest import SAMPLES
 from tests.support import warp_files
 from tests.support.called_here import called_here
+from tests.support.nightly import one_in
 from tests.support.pages.schemas import require_valid
 from tests.support.warp_pipelines import drawn, simulated
 from tests.tools.cli.test_cli import Result
@@ -54,7 +55,7 @@ def test_the_first_lines_say_who_works_who_waits_and_how_deep_the_ring_is(folder
     assert "median block" in said
 
 
-@pytest.mark.parametrize("output_format", ["json", "csv", "markdown"])
+@pytest.mark.parametrize("output_format", one_in(3, ["json", "csv", "markdown"]))
 def test_every_form_is_written_and_json_follows_its_schema(folder: Path, output_format: str) -> None:
     for words in (["kernel", "iket.json", "--part", "inside"], ["advise", "iket.json"]):
         found = asked(folder, *words, "--format", output_format)
@@ -112,7 +113,7 @@ def test_other_commands_say_what_to_type_for_such_a_file(folder: Path) -> None:
         assert "--part inside" in asked(folder, "hotspots", name).err
 
 
-@pytest.mark.parametrize("width", ["80", "120", "160"])
+@pytest.mark.parametrize("width", one_in(3, ["80", "120", "160"]))
 def test_lines_fit_the_width(folder: Path, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", width)
     said = asked(folder, "kernel", "iket.json", "--part", "inside").out

@@ -22,6 +22,7 @@ from ncu_tools.kernels.warp_ranges.releases import Order
 from ncu_tools.kernels.warp_ranges.wait_graph import ShorterRanges, replay, wait_graph
 from ncu_tools.kernels.warp_ranges.warp_levers import warp_levers
 from ncu_tools.kernels.warp_ranges.what_if import NOTHING, kernel_times, savings, shorter_in
+from tests.support.nightly import FEWER
 from tests.support.warp_pipelines import (
     ACQUIRE,
     ISSUE,
@@ -55,6 +56,7 @@ def inside(kernel: Kernel) -> tuple[Simulated, InsideKernel]:
     return ran, inside_kernel(ran.trace(), 0)
 
 
+@FEWER
 @given(kernel=KERNELS)
 def test_waits_are_ended_by_the_range_and_the_round_that_the_pipeline_has(kernel: Kernel) -> None:
     _, found = inside(kernel)
@@ -72,6 +74,7 @@ def test_waits_are_ended_by_the_range_and_the_round_that_the_pipeline_has(kernel
         assert found.graph.explained_share == pytest.approx(1)
 
 
+@FEWER
 @given(kernel=KERNELS)
 def test_a_replay_without_a_change_gives_the_recorded_times(kernel: Kernel) -> None:
     ran, found = inside(kernel)
@@ -80,6 +83,7 @@ def test_a_replay_without_a_change_gives_the_recorded_times(kernel: Kernel) -> N
     assert kernel_times(found.graph, again)[0] == ran.duration
 
 
+@FEWER
 @given(kernel=APART, name=st.sampled_from([ISSUE, MMA]), factor=st.sampled_from([0.0, 0.5, 0.75]))
 def test_a_what_if_equals_the_simulation_of_the_shorter_range(kernel: Kernel, name: str, factor: float) -> None:
     ran, found = inside(kernel)
@@ -90,19 +94,20 @@ def test_a_what_if_equals_the_simulation_of_the_shorter_range(kernel: Kernel, na
         assert value == pytest.approx(truth, abs=10 / ran.duration)  # waits of a step more than the least
 
 
+@FEWER
 @given(kernel=APART, more=st.integers(1, 3))
 def test_a_deeper_ring_saves_what_the_simulation_of_it_does(kernel: Kernel, more: int) -> None:
     _, found = inside(kernel)
-    number = next((at for at, one in enumerate(found.releases) if found.ranges.names[one.wait] == ACQUIRE), None)
-    if number is None:
-        return
-    deeper = wait_graph(found.ranges, found.instances, found.releases, {number: kernel.depth + more})
+    names = [found.ranges.names[one.wait] for one in found.releases]
+    assume({ACQUIRE, WAIT} <= set(names))  # of a few waits it is not told who ends them, and they stay as they are
+    deeper = wait_graph(
+        found.ranges, found.instances, found.releases, {names.index(ACQUIRE): kernel.depth + more}
+    )  # fmt: skip
     truth = simulated(replace(kernel, depth=kernel.depth + more)).duration
-    assert kernel_times(deeper, replay(deeper, [NOTHING]))[0] == pytest.approx(
-        truth, abs=5
-    )  # a lag below the least of a wait
+    assert kernel_times(deeper, replay(deeper, [NOTHING]))[0] == pytest.approx(truth, abs=5)  # waits of a step more
 
 
+@FEWER
 @given(kernel=KERNELS)
 def test_the_longest_chain_is_as_long_as_the_launch(kernel: Kernel) -> None:
     ran, found = inside(kernel)
@@ -110,6 +115,7 @@ def test_the_longest_chain_is_as_long_as_the_launch(kernel: Kernel) -> None:
     assert sum(one.share for one in found.chain) == pytest.approx(1)
 
 
+@FEWER
 @given(kernel=KERNELS)
 def test_shares_of_lives_and_waits_equal_the_simulation(kernel: Kernel) -> None:
     ran, found = inside(kernel)
@@ -126,6 +132,7 @@ def test_shares_of_lives_and_waits_equal_the_simulation(kernel: Kernel) -> None:
     assert {one.waits_for for one in found.waits if one.range == WAIT} <= {"tma", None}
 
 
+@FEWER
 @given(kernel=KERNELS)
 def test_fill_drain_and_overlap_equal_those_counted_a_nanosecond_at_a_time(kernel: Kernel) -> None:
     ran, found = inside(kernel)
@@ -150,6 +157,7 @@ def test_fill_drain_and_overlap_equal_those_counted_a_nanosecond_at_a_time(kerne
     assert phases.overlap == pytest.approx(time[2] / min(time[:2]))
 
 
+@FEWER
 @given(kernel=KERNELS)
 def test_blocks_lie_over_sms_as_in_the_simulation(kernel: Kernel) -> None:
     ran, found = inside(kernel)
@@ -340,6 +348,7 @@ def test_blocks_left_out_of_a_large_graph_take_the_mean_of_the_others() -> None:
 # ------------------------------------------------------------------------------------------------------- taking turns
 
 
+@FEWER
 @given(kernel=st.builds(ping_pong, st.integers(0, 10**6), st.integers(1, 4), st.integers(8, 16)),
        name=st.sampled_from(["mma", "epilogue"]))  # fmt: skip
 def test_warps_of_one_role_that_take_turns_wait_for_their_own_kind(kernel: PingPong, name: str) -> None:
