@@ -1,4 +1,4 @@
-"""Kernels in the files that a path names: cubins, fat binaries, host programs with them inside, PTX, prints of ptxas.
+"""Kernels in the files that a path names: cubins, fat binaries, programs and archives with them, PTX, prints of ptxas.
 
 A file is read image by image, and never whole, so that memory does not grow with it. Beside the cubins of Triton lie
 files of metadata, which say how a kernel is launched.
@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,7 +18,7 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.binaries import resource_usage_text
 from ncu_parsers.binaries.cubin import Cubin
-from ncu_parsers.binaries.elf import CUDA, FATBIN, MAGIC, NO_BITS, DamagedBinary, Elf
+from ncu_parsers.binaries.elf import ARCHIVE, CUDA, FATBIN, MAGIC, NO_BITS, DamagedBinary, Elf
 from ncu_parsers.binaries.fatbin import LARGEST_IMAGE, Image, ImageKind, images_of
 from ncu_parsers.binaries.kernel_resources import KernelResources, PtxKernel
 from ncu_parsers.binaries.licences import library_of
@@ -28,6 +29,8 @@ FAT_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 LARGEST_TEXT = 1 << 26
 SMALLEST = 32
 WARP = 32
+MEMBER_HEADER = 60
+BEGINNINGS = (MAGIC, FATBIN, ARCHIVE)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class CodeReading:
 
 
 def holds_code(path: Path) -> bool:
-    """True for a file whose first bytes are those of an ELF file, a fat binary, PTX or a print of ptxas."""
+    """True for a file whose first bytes are those of an ELF file, an archive, a fat binary, PTX or a print of ptxas."""
     try:
         if not path.is_file() or path.stat().st_size < SMALLEST:
             return False
@@ -62,7 +65,7 @@ def holds_code(path: Path) -> bool:
             head = stream.read(MOST_BEGINNING)
     except OSError:
         return False
-    return head.startswith((MAGIC, FATBIN)) or is_ptx(head) or _is_print(head)
+    return head.startswith(BEGINNINGS) or is_ptx(head) or _is_print(head)
 
 
 def _is_print(head: bytes) -> bool:
@@ -113,7 +116,7 @@ def _kernels_of(stream: BinaryIO, file: Path, reading: CodeReading) -> Iterator[
     head = stream.read(MOST_BEGINNING)
     reading.files += 1
     try:
-        if head.startswith((MAGIC, FATBIN)):
+        if head.startswith(BEGINNINGS):
             for number, image in enumerate(_images(stream)):
                 yield from _kernels_of_image(image, number, file, reading)
         elif is_ptx(head):
@@ -137,20 +140,40 @@ def _images(stream: BinaryIO) -> Iterator[Image]:
     if stream.read(4) == FATBIN:
         yield from images_of(stream, 0, end)
         return
-    elf = Elf(stream)
-    if elf.machine == CUDA:
-        if end > LARGEST_IMAGE:
-            raise DamagedBinary(f"a cubin of {end:,} bytes")
-        yield Image(ImageKind.CUBIN, 0, lambda: _whole(stream))
+    for begin, last in _members(stream, end):
+        elf = Elf(stream, begin)
+        if elf.machine == CUDA:
+            if last - begin > LARGEST_IMAGE:
+                raise DamagedBinary(f"a cubin of {last - begin:,} bytes")
+            yield Image(ImageKind.CUBIN, 0, partial(_part, stream, begin, last))
+        for section in elf.sections if elf.machine != CUDA else ():
+            if section.name in FAT_SECTIONS and section.kind != NO_BITS:
+                first = begin + section.offset
+                yield from images_of(stream, first, min(first + section.size, last))
+
+
+def _members(stream: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
+    """The positions of the ELF files in an archive of objects, or of the file itself.
+
+    Source: the common format of `ar`, headers of 60 bytes with the size of what follows from byte 48 on.
+    """
+    if _part(stream, 0, len(ARCHIVE)) != ARCHIVE:
+        yield 0, end
         return
-    for section in elf.sections:
-        if section.name in FAT_SECTIONS and section.kind != NO_BITS:
-            yield from images_of(stream, section.offset, min(section.offset + section.size, end))
+    at = len(ARCHIVE)
+    while at + MEMBER_HEADER <= end:
+        size = _part(stream, at, at + MEMBER_HEADER)[48:58].strip()
+        begin = at + MEMBER_HEADER
+        if not size.isdigit() or begin + int(size) > end:
+            raise DamagedBinary("an archive is cut")
+        if _part(stream, begin, begin + len(MAGIC)) == MAGIC:
+            yield begin, begin + int(size)
+        at = begin + int(size) + int(size) % 2
 
 
-def _whole(stream: BinaryIO) -> bytes:
-    stream.seek(0)
-    return stream.read()
+def _part(stream: BinaryIO, begin: int, end: int) -> bytes:
+    stream.seek(begin)
+    return stream.read(end - begin)
 
 
 def _kernels_of_image(image: Image, number: int, file: Path, reading: CodeReading) -> Iterator[FoundKernel]:
@@ -195,7 +218,7 @@ def cubin_with(kernel: FoundKernel) -> Cubin | None:
         )
     try:
         with Path(kernel.path).open("rb") as stream:
-            if not stream.read(4).startswith((MAGIC, FATBIN)):
+            if not stream.read(len(ARCHIVE)).startswith(BEGINNINGS):
                 return None
             image = next((one for number, one in enumerate(_images(stream)) if number == kernel.image), None)
             return Cubin(image.content()) if image is not None and image.kind is ImageKind.CUBIN else None

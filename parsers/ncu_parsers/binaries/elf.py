@@ -13,7 +13,8 @@ from typing import BinaryIO, NamedTuple
 
 MAGIC = b"\x7fELF"
 FATBIN = b"\x50\xed\x55\xba"
-"""First bytes of ELF files, and of fat binaries."""
+ARCHIVE = b"!<arch>\n"
+"""First bytes of ELF files, of fat binaries, and of archives of objects (ar)."""
 CUDA = 190
 """The machine of cubins."""
 NO_BITS, SYMBOL_TABLE = 8, 2

@@ -49,7 +49,7 @@ class Image:
 def images_of(stream: BinaryIO, begin: int, end: int) -> Iterator[Image]:
     """The images of the containers between two positions of a file. Raises `DamagedBinary` at damage."""
     at = begin
-    while (start := _next_container(stream, at, end)) is not None:
+    while (start := _next_container(stream, begin + -(-(at - begin) // 8) * 8, end)) is not None:
         header = _read(stream, start, _CONTAINER.size)
         _, _, size_of_header, size = _CONTAINER.unpack(header)
         first, last = start + size_of_header, start + size_of_header + size
@@ -60,8 +60,7 @@ def images_of(stream: BinaryIO, begin: int, end: int) -> Iterator[Image]:
 
 
 def _next_container(stream: BinaryIO, at: int, end: int) -> int | None:
-    """The position of the next container; what lies between two is padding."""
-    at = -(-at // 8) * 8
+    """The position of the next container, in steps of 8 bytes; what lies between two is padding."""
     while at + _CONTAINER.size <= end:
         part = _read(stream, at, min(4096, end - at))
         for place in range(0, len(part) - 3, 8):

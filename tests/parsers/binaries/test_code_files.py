@@ -85,6 +85,22 @@ def test_a_library_with_kernels_inside_is_read_and_its_other_sections_are_not(tm
     assert cubin.architecture == "sm_120"
 
 
+def test_an_archive_of_objects_is_read_member_by_member(tmp_path: Path) -> None:
+    one = library_of_fatbin((BINARIES / "zstd.fatbin").read_bytes())
+    members = [(b"names/", b"a.o/"), (b"a.o/", one), (b"b.o/", one)]
+    whole = b"!<arch>\n"
+    for name, content in members:
+        whole += b"%-16s%-32s%-10d`\n" % (name, b"0", len(content)) + content + b"\n" * (len(content) % 2)
+    path = tmp_path / "lib.a"
+    path.write_bytes(whole)
+    kernels, _ = read(path)
+    assert len(kernels) == 48
+    assert cubin_with(kernels[-1]) is not None
+    path.write_bytes(whole[:-100])
+    with pytest.raises(NcuBenchError, match="an archive is cut"):
+        read(path)
+
+
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
     fat = (BINARIES / "lz4.fatbin").read_bytes()
     peaks = []
