@@ -2,6 +2,8 @@
 // One kernel whole, in the seven parts of `ncu-bench kernel`: a table for each, with bars behind shares. Only in pages
 // of runs with counters.
 
+// A memory chart of fewer facts would say "not collected" nearly everywhere.
+const FEWEST_FACTS = 4;
 const HEADINGS = { value: "value", against: "against", spread: "least to most" };
 
 function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
@@ -40,7 +42,7 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
     const diagnosis = valueOf(row, "diagnosis");
     body.replaceChildren(
       ...namesOf(row),
-      element("p", { class: "hint" }, `${capital(noun)} ${shownNumber + 1}${run}: ${kernel.about}`),
+      element("p", { class: "hint" }, ...breakable(`${capital(noun)} ${shownNumber + 1}${run}: ${kernel.about}`)),
       ...(diagnosis ? [element("p", { class: "diagnosis" }, diagnosis)] : []),
       ...chartOf(kernel),
       element("div", { class: "parts" }, ...Object.entries(kernel.parts).map(([part, rows]) => tableOf(part, rows))),
@@ -54,6 +56,8 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
     const rows = [...(kernel.parts.limits ?? []), ...kernel.parts.memory];
     const rowOf = new Map(rows.map((row) => [content.texts[row[0]], row]));
     const svg = section("memory-chart").content.firstElementChild.cloneNode(true);
+    const known = new Set([...svg.querySelectorAll("[data-fact]")].map((text) => text.dataset.fact).filter((fact) => rowOf.has(fact)));
+    if (known.size < FEWEST_FACTS) return [];
     for (const text of svg.querySelectorAll("[data-fact]")) {
       const row = rowOf.get(text.dataset.fact);
       const { before = "", after = "" } = text.dataset;

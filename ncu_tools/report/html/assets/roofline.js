@@ -4,7 +4,7 @@
 
 const HEIGHT = 540;
 const MARGIN = { top: 14, right: 18, bottom: 46, left: 100 };
-const NARROW = { width: 560, left: 58 };
+const NARROW = { width: 560, left: 68 };
 const MOST_DEVICES = 2;
 const NUMBERED = 12;
 const REACH = 24;
@@ -27,6 +27,7 @@ const LEVEL_SHAPES = {
 };
 const NEAR = 0.02;
 const SHORTEST_ARROW = 6;
+const LETTER = 6.2; // pixels of a letter of an axis title
 const LABEL = { perCharacter: 6.7, height: 14 };
 
 function shapeOf(run) {
@@ -352,7 +353,9 @@ function rooflinePlot(content, { onChoose, onLeave, onChange, describe }) {
       state.levels.length > 1
         ? "byte of the level named"
         : content.levels.find(({ name }) => name === state.level).bytes;
-    titles.x.text(`arithmetic intensity (FLOP per ${bytes})`);
+    const room = (right - margin.left) / LETTER;
+    const whole = [`arithmetic intensity (FLOP per ${bytes})`, `FLOP per ${bytes}`].find((text) => text.length <= room);
+    titles.x.text(whole ?? "FLOP per byte");
     titles.x
       .attr("x", (margin.left + right) / 2)
       .attr("y", HEIGHT - 8)

@@ -4,8 +4,9 @@
 
 const ROWS_AT_ONCE = 100;
 const LONG_TEXT = 28;
-// A piece of a text that stays on its line: a word, 24 letters of it at most, with the separators and spaces behind it.
-const BREAKABLE = /[^\s_/\\.,:<>()-]{1,24}[\s_/\\.,:<>()-]*|[\s_/\\.,:<>()-]+/gu;
+// A piece of a text that stays on its line: a word, 24 letters of it at most, with what opens it before and the
+// separators behind it.
+const BREAKABLE = /[(<[-]*[^\s_/\\.,:<>()[-]{1,24}[_/\\.,:>)-]*\s*|[\s_/\\.,:<>()[-]+/gu;
 
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -295,7 +296,7 @@ function sortableTable(
   const above = element(
     "div",
     { class: "above-table" },
-    element("span", { class: "caption" }, caption),
+    element("span", { class: "caption" }, ...breakable(caption)),
     tableTools(table, name, () => state.kept),
   );
   return { node: element("div", { class: "table" }, above, node, noRoom, more), keep, choose, sorting, sortAs };
