@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.run_files import MANIFEST
-from ncu_parsers.binaries.code_files import code_files, holds_code
+from ncu_parsers.binaries.code_files import code_files, holds_code_or_print
 
 _NO_CODE = ("launches.parquet", MANIFEST)
 
@@ -21,7 +21,7 @@ def _is_binary(path: Path) -> bool:
     if path.is_dir():
         is_run = any((path / name).exists() for name in _NO_CODE)
         return not is_run and next(code_files(path), None) is not None and not _has_reports(path)
-    return holds_code(path)
+    return holds_code_or_print(path)
 
 
 def _has_reports(folder: Path) -> bool:

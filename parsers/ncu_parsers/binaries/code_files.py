@@ -30,6 +30,15 @@ LARGEST_TEXT = 1 << 26
 SMALLEST = 32
 WARP = 32
 MEMBER_HEADER = 60
+NOT_CODE = (
+    ".csv", ".gz", ".json", ".llir", ".log", ".ncu-rep", ".nsys-rep", ".parquet", ".py", ".sqlite", ".ttgir", ".ttir",
+    ".txt", ".zst",
+)  # fmt: skip
+"""Endings of files in a folder that are not looked into."""
+PROFILED = b"==PROF=="
+"""A line of ncu begins so."""
+LONGEST_LOG = 1 << 22
+"""First bytes of a text in which a print of ptxas is looked for: builds print much before it."""
 BEGINNINGS = (MAGIC, FATBIN, ARCHIVE)
 
 
@@ -57,23 +66,36 @@ class CodeReading:
 
 
 def holds_code(path: Path) -> bool:
-    """True for a file whose first bytes are those of an ELF file, an archive, a fat binary, PTX or a print of ptxas."""
+    """True for a file whose first bytes are those of an ELF file, an archive, a fat binary or PTX."""
+    return _begins_as_code(_first_bytes(path, MOST_BEGINNING))
+
+
+def holds_code_or_print(path: Path) -> bool:
+    """True for a file with code, and for a text in which ptxas or cuobjdump printed resources, and ncu no launches."""
+    head = _first_bytes(path, MOST_BEGINNING)
+    if _begins_as_code(head):
+        return True
+    text = b"" if b"\0" in head else _first_bytes(path, LONGEST_LOG)
+    return any(word in text for word in resource_usage_text.WORDS) and PROFILED not in text
+
+
+def _begins_as_code(head: bytes) -> bool:
+    return head.startswith(BEGINNINGS) or is_ptx(head)
+
+
+def _first_bytes(path: Path, count: int) -> bytes:
+    """The first bytes of a file; none of a pipe, or if it cannot be read."""
     try:
         if not path.is_file() or path.stat().st_size < SMALLEST:
-            return False
+            return b""
         with path.open("rb") as stream:
-            head = stream.read(MOST_BEGINNING)
+            return stream.read(count)
     except OSError:
-        return False
-    return head.startswith(BEGINNINGS) or is_ptx(head) or _is_print(head)
-
-
-def _is_print(head: bytes) -> bool:
-    return any(word in head for word in resource_usage_text.WORDS)
+        return b""
 
 
 def code_files(path: Path) -> Iterator[Path]:
-    """The file, or the files with code below a folder, sorted by name; a file of text there only if it is PTX."""
+    """The file, or the files with code below a folder, sorted by name; of texts there only PTX."""
     if not path.is_dir():
         yield path
         return
@@ -81,7 +103,7 @@ def code_files(path: Path) -> Iterator[Path]:
         inner.sort()
         for name in sorted(names):
             file = Path(folder, name)
-            if not name.endswith((".json", ".py", ".ttir", ".ttgir", ".llir", ".log", ".txt")) and holds_code(file):
+            if not name.endswith(NOT_CODE) and holds_code(file):
                 yield file
 
 

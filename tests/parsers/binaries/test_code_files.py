@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.binaries.code_files import CodeReading, FoundKernel, cubin_with, holds_code, kernels_in
+from ncu_parsers.binaries.code_files import (
+    CodeReading,
+    FoundKernel,
+    cubin_with,
+    holds_code,
+    holds_code_or_print,
+    kernels_in,
+)
 from ncu_parsers.binaries.elf import DamagedBinary
 from ncu_parsers.binaries.fatbin import LARGEST_IMAGE, Image, ImageKind, images_of
 from ncu_parsers.binaries.licences import library_of
@@ -200,7 +207,14 @@ def test_kernels_of_such_a_library_have_resources_and_no_code(tmp_path: Path) ->
 
 
 def test_files_with_code_are_recognised_by_their_first_bytes(tmp_path: Path) -> None:
-    found = {path.name for path in BINARIES.iterdir() if holds_code(path)}
+    found = {path.name for path in BINARIES.iterdir() if holds_code_or_print(path)}
     assert {path.name for path in BINARIES.iterdir()} - found == {"make.sh", "kernels.cu", "README.md", *(
         name for name in ("kernels.sm_90.sass", "changed.sm_90.sass"))}  # fmt: skip
-    assert not holds_code(tmp_path / "nowhere")
+    assert not holds_code_or_print(tmp_path / "nowhere")
+    assert not holds_code(BINARIES / "ptxas.printed")
+    log = tmp_path / "build.log"
+    log.write_bytes(b"building\n" * 9000 + (BINARIES / "ptxas.printed").read_bytes())
+    assert holds_code_or_print(log)
+    assert len(read(log)[0]) == 12
+    log.write_bytes(b"==PROF== Profiling\n" + (BINARIES / "ptxas.printed").read_bytes())
+    assert not holds_code_or_print(log)
