@@ -16,7 +16,7 @@ from tests.support.models.models_here import called_with_models
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->")
 NEEDS = {
-    "a compiled kernel": r"extension\.so|\.triton/cache|\.cubin",
+    "a compiled kernel": r"--waivers|extension\.so|\.triton/cache|\.cubin",
     "a trace of warps": r"iket\.trace|buffer\.npy",
     "another machine": r"\b(?:s3|tcp)://|\bssh\b|\bdask worker|\bsrun\b|\bmpirun\b|--nproc|\bdocker\b|--dask",
     "a GPU": r"--tool (?:nsys|torch)|--power|--gpu-metrics|--on cuda|triton_|cuda_extension|--budget|run --with formulas|--part samples --by|train\.py-",
