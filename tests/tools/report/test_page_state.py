@@ -137,6 +137,24 @@ class TestTakingAlong:
         assert command.startswith("ncu-bench kernel runs/net --id k")
 
 
+class TestNames:
+    @pytest.mark.parametrize(
+        ("name", "pieces"),
+        [
+            (
+                "void at::native::gemm_tn<float, 4>(int)",
+                ["void ", "at::", "native::", "gemm_", "tn", "<float, ", "4>", "(int)"],
+            ),
+            ("type --machine NAME (or none)", ["type ", "--machine ", "NAME ", "(or ", "none)"]),
+            ("x" * 50, ["x" * 24, "x" * 24, "xx"]),
+        ],
+    )
+    def test_break_behind_separators_and_within_no_word(self, opened: Opened, name: str, pieces: list[str]) -> None:
+        made = opened.page.evaluate("(name) => breakable(name).filter((one) => typeof one === 'string')", name)
+        assert made == pieces
+        assert "".join(made) == name
+
+
 class TestMeanings:
     def test_every_column_of_a_page_has_one_from_the_registry(self) -> None:
         found = content([three_kernels()], find_machine("a100-sxm4-80gb"))

@@ -50,7 +50,11 @@ function namesOf(row) {
   const short = valueOf(row, "kernel_shown");
   return [
     ...(short === null ? [] : [element("p", { class: "short-name" }, ...breakable(short))]),
-    element("code", { class: "name", tabindex: 0, role: "group", "aria-label": "Full name" }, ...breakable(valueOf(row, "kernel"))),
+    element(
+      "code",
+      { class: "name", tabindex: 0, role: "group", "aria-label": "Full name" },
+      ...breakable(valueOf(row, "kernel")),
+    ),
   ];
 }
 

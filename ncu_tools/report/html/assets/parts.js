@@ -56,8 +56,8 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
     const rows = [...(kernel.parts.limits ?? []), ...kernel.parts.memory];
     const rowOf = new Map(rows.map((row) => [content.texts[row[0]], row]));
     const svg = section("memory-chart").content.firstElementChild.cloneNode(true);
-    const known = new Set([...svg.querySelectorAll("[data-fact]")].map((text) => text.dataset.fact).filter((fact) => rowOf.has(fact)));
-    if (known.size < FEWEST_FACTS) return [];
+    const facts = new Set([...svg.querySelectorAll("[data-fact]")].map((text) => text.dataset.fact));
+    if ([...facts].filter((fact) => rowOf.has(fact)).length < FEWEST_FACTS) return [];
     for (const text of svg.querySelectorAll("[data-fact]")) {
       const row = rowOf.get(text.dataset.fact);
       const { before = "", after = "" } = text.dataset;
@@ -70,8 +70,11 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
     }
     const title = `Memory chart of ${nameOf(kernels.rows[shownNumber])}`;
     svg.setAttribute("aria-label", title);
-    const box = element("div", { class: "scrolled", tabindex: 0, role: "region", "aria-label": "Memory chart" }, svg);
-    return [element("p", { class: "controls" }, element("strong", {}, "Memory chart"), pictureTools(() => svg, "memory-chart", title)), box];
+    const tools = pictureTools(() => svg, "memory-chart", title);
+    return [
+      element("p", { class: "controls" }, element("strong", {}, "Memory chart"), tools),
+      scrollBox("Memory chart", { tabindex: 0 }, svg),
+    ];
   }
 
   function tableOf(part, rows) {

@@ -42,7 +42,12 @@ function legendItems() {
   }
   const ofRuns = several
     ? [...chosenRuns].map((place, rank) =>
-        element("li", {}, symbolOf(shapeOf(rank), `point ${isByRun ? runClass(rank) : "plain"}`), ...breakable(content.runs[place])),
+        element(
+          "li",
+          {},
+          symbolOf(shapeOf(rank), `point ${isByRun ? runClass(rank) : "plain"}`),
+          ...breakable(content.runs[place]),
+        ),
       )
     : [];
   const unplaced = `No ${noun} of the chosen runs has a place on the plot.`;
@@ -310,8 +315,12 @@ function drawRuns() {
     return { node: found.rows.length ? sortableTable(found, { caption, name: "expected" }).node : null, notes: found.notes };
   });
   const manifests = content.runs.map((run, place) => {
-    const facts = content.manifests[place].flatMap(([name, text]) => [element("dt", {}, ...breakable(name)), element("dd", {}, ...breakable(text))]);
-    return element("details", { "data-of-run": place }, element("summary", {}, ...breakable(run)), element("dl", { class: "manifest" }, ...facts));
+    const facts = content.manifests[place].flatMap(([name, text]) => [
+      element("dt", {}, ...breakable(name)),
+      element("dd", {}, ...breakable(text)),
+    ]);
+    const summary = element("summary", {}, ...breakable(run));
+    return element("details", { "data-of-run": place }, summary, element("dl", { class: "manifest" }, ...facts));
   });
   section("runs").append(...manifests, ...notShown(), glossary());
 }
@@ -323,7 +332,8 @@ function notShown() {
     const words = `${several ? `${run}: ` : ""}${notes.join("; ")}`;
     return element("li", {}, element("strong", {}, `${title}: `), ...breakable(words));
   });
-  return [element("details", {}, element("summary", {}, "What is not on this page, and why"), element("ul", { class: "notes" }, ...items))];
+  const summary = element("summary", {}, "What is not on this page, and why");
+  return [element("details", {}, summary, element("ul", { class: "notes" }, ...items))];
 }
 
 // The links to the sections that the page has; the one in sight is marked.
@@ -453,7 +463,8 @@ drawSummary();
 drawRoofline();
 const filterHotspots = drawHotspots();
 address.keep("view", plot.view, plot.viewAs);
-address.keep("kernel", () => (chosenKernel === null || chosenKernel === firstKernel() ? null : chosenKernel + 1), (text) => {
+const readKernel = () => (chosenKernel === null || chosenKernel === firstKernel() ? null : chosenKernel + 1);
+address.keep("kernel", readKernel, (text) => {
   const number = Number(text) - 1;
   if (kernels.rows[number] && isShown(number)) choose(number);
 });

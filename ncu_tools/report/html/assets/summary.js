@@ -46,7 +46,10 @@ function boundsBar(bounds) {
 
 // What to do first in each run, with links to where it is shown: levers on a kernel, and on the steps of a recording.
 function firstSentences() {
-  const ofRun = (words, run) => element("p", { class: "first", "data-of-run": run }, ...(several ? [...breakable(content.runs[run]), ": "] : []), ...words);
+  const ofRun = (words, run) => {
+    const name = several ? [...breakable(content.runs[run]), ": "] : [];
+    return element("p", { class: "first", "data-of-run": run }, ...name, ...words);
+  };
   const onSteps = (content.levers?.runs ?? []).flatMap(({ run, levers, step, step_ns }) => {
     if (!levers.length) return [];
     const [{ title, saves_low_ns, saves_high_ns, saves_ns }] = levers;

@@ -33,13 +33,14 @@ async function copy(text, button) {
 // A table as CSV: machine-readable names, numbers as they are, every row in `numbers` in this order. A text that a
 // spreadsheet would run as a formula gets an apostrophe.
 function csvOf(table, numbers) {
-  const places = table.columns.map((column, place) => place).filter((place) => !/_shown$/.test(table.columns[place].name));
+  const places = [...table.columns.keys()].filter((place) => !/_shown$/.test(table.columns[place].name));
   const cell = (value) => {
     if (value === null || value === undefined) return "";
     const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
-  const lines = [places.map((place) => table.columns[place].name), ...numbers.map((at) => places.map((place) => table.rows[at][place]))];
+  const head = places.map((place) => table.columns[place].name);
+  const lines = [head, ...numbers.map((at) => places.map((place) => table.rows[at][place]))];
   return `${lines.map((line) => line.map(cell).join(",")).join("\n")}\n`;
 }
 
