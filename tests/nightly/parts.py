@@ -27,18 +27,13 @@ TARGETS = {
     "fuzz-binary": ("ncu-rep", "cubin", "compiled-code"),
 }
 """Parts -> targets of tests/fuzz that atheris mutates, guided by the code that an input reaches."""
-CHUNK_OF_TARGET = {
-    "nsys-bytes": 5000,
-    "nsys-cells": 5000,
-    "parquet-bytes": 10_000,
-    "parquet-schema": 10_000,
-    "bench": 10_000,
-}
-"""Inputs of a chunk where a hundred are tried per second; elsewhere 20,000."""
+CHUNK_OF_TARGET = dict.fromkeys(("nsys-bytes", "nsys-cells", "parquet-bytes", "parquet-schema", "bench"), 2000)
+CHUNK = 5000
+"""Inputs of a chunk: fewer where a hundred are tried per second."""
 
 FORMATS = (
-    "csv-raw", "csv-raw-fast", "csv-details", "csv-details-fast", "nsys-sqlite", "kineto", "rocprofv3", "parquet",
-    "operators", "points",
+    "csv-raw", "csv-raw-fast", "csv-details", "csv-details-fast", "nsys-sqlite", "kineto", "rocprofv3", "xplane",
+    "parquet", "operators", "points",
 )  # fmt: skip
 """Formats of tests/fuzz/oracle."""
 
@@ -166,7 +161,7 @@ def parts() -> dict[str, list[Case]]:
     """Every part with its cases, in the order in which they are tried."""
     found: dict[str, list[Case]] = {}
     for part, targets in TARGETS.items():
-        sizes = {target: CHUNK_OF_TARGET.get(target, 20_000) for target in targets}
+        sizes = {target: CHUNK_OF_TARGET.get(target, CHUNK) for target in targets}
         found[part] = [Case(f"mutated: {one}", INPUTS // sizes[one], _fuzzed(one, sizes[one])) for one in targets]
     sizes = {one: CHUNK_OF_FORMAT.get(one, 1000) for one in FORMATS}
     found["values"] = [Case(f"values: {one}", COMPARED // sizes[one], _compared(one, sizes[one])) for one in FORMATS]

@@ -88,7 +88,7 @@ class TestTheParts:
 
     def test_try_a_million_inputs_of_each_target(self) -> None:
         assert {
-            case.chunks * parts.CHUNK_OF_TARGET.get(case.name.removeprefix("mutated: "), 20_000)
+            case.chunks * parts.CHUNK_OF_TARGET.get(case.name.removeprefix("mutated: "), parts.CHUNK)
             for name, cases in parts.parts().items()
             if name.startswith("fuzz")
             for case in cases
@@ -101,7 +101,7 @@ class TestThePages:
 
     def test_show_a_case_that_nobody_ran_as_not_run(self) -> None:
         page = tried.by_case({"mutated: csv": Tried("abc", "2026-01-02", 20_000, None, 1, 9.0, [0])})
-        assert "| mutated: csv | 20,000 |  | 1 | 2.0 % | 2026-01-02 | abc |" in page
+        assert "| mutated: csv | 20,000 |  | 1 | 0.5 % | 2026-01-02 | abc |" in page
         assert "| mutated: kineto | not run |" in page
 
 

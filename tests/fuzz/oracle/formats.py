@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz.oracle import csv_pages, databases, json_traces, parquet_files, records
+from tests.fuzz.oracle import csv_pages, databases, json_traces, parquet_files, records, xplanes
 from tests.fuzz.oracle.compared import Format
 
 FORMATS = {
@@ -21,6 +21,7 @@ FORMATS = {
             json_traces.slow_rocprofv3,
             json_traces.fast("rocprofv3"),
         ),
+        Format("xplane", ".xplane.pb", xplanes.mutated, xplanes.slow, json_traces.fast("xplane")),
         Format("parquet", ".parquet", parquet_files.mutated, parquet_files.slow, parquet_files.fast),
         Format("operators", ".jsonl", records.mutated_operators, records.slow_operators, records.fast_operators),
         Format("points", ".json", records.mutated_points, records.slow_points, records.fast_points),
