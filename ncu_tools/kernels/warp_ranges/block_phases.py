@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ from ncu_parsers.warp_ranges.warp_trace import MISSING, Integers
 from ncu_tools.kernels.warp_ranges.launch_ranges import LaunchRanges, Mask, Numbers
 from ncu_tools.kernels.warp_ranges.range_kinds import RangeKind, is_tile
 from ncu_tools.kernels.warp_ranges.releases import Order, Release
+
+ROWS = 1_000_000
+"""So many ranges are looked at together, for memory."""
 
 
 @dataclass(frozen=True)
@@ -66,28 +69,37 @@ class UnitSpread:
 
 def block_phases(ranges: LaunchRanges, releases: Sequence[Release]) -> BlockPhases:
     """Fill, drain and overlap. Only ranges that are work of their own count, not those around them."""
-    block = ranges.block_row[ranges.lane]
     length = ranges.block_end - ranges.block_begin
-    copies, computes = (_work(ranges, kind) for kind in (RangeKind.COPY, RangeKind.COMPUTE))
     flight = np.zeros(len(ranges.names), np.int64)
     for one in releases:
         if one.order is Order.IN_TURN and one.by >= 0 and ranges.kinds[one.by] is RangeKind.COPY:
             flight[one.by] = max(flight[one.by], round(one.lag))
-    landed = np.minimum(ranges.stop + flight[ranges.name], ranges.block_end[block])
-    fill = drain = None
-    if computes.any():
-        first = np.full(len(length), np.iinfo(np.int64).max)
-        np.minimum.at(first, block[computes], ranges.start[computes])
-        known = first != np.iinfo(np.int64).max
-        fill = float((first - ranges.block_begin)[known].mean())
-    if copies.any():
-        last = np.full(len(length), np.iinfo(np.int64).min)
+    first = np.full(len(length), np.iinfo(np.int64).max)
+    last = np.full(len(length), np.iinfo(np.int64).min)
+    together = np.zeros(3)
+    is_copy, is_computing = (_works(ranges, kind) for kind in (RangeKind.COPY, RangeKind.COMPUTE))
+    for rows in _whole_blocks(ranges):
+        name, start, stop = ranges.name[rows], ranges.start[rows], ranges.stop[rows]
+        block = ranges.block_row[ranges.lane[rows]]
+        landed = np.minimum(stop + flight[name], ranges.block_end[block])
+        copies, computes = (one[name] & (stop > start) for one in (is_copy, is_computing))
+        np.minimum.at(first, block[computes], start[computes])
         np.maximum.at(last, block[copies], landed[copies])
-        known = last != np.iinfo(np.int64).min
-        drain = float((ranges.block_end - last)[known].mean())
+        base = block * (int(ranges.end.max()) - int(ranges.begin.min()) + 1) - int(ranges.begin.min())
+        together += _together(
+            (base[copies] + start[copies], base[copies] + landed[copies]),
+            (base[computes] + start[computes], base[computes] + stop[computes]),
+        )
+    fill, drain = (
+        float(some[known].mean()) if known.any() else None
+        for some, known in (
+            (first - ranges.block_begin, first != np.iinfo(np.int64).max),
+            (ranges.block_end - last, last != np.iinfo(np.int64).min),
+        )
+    )
     if fill is None or drain is None:
         return BlockPhases(float(length.mean()), fill, drain, None, None, None, None, bool(flight.any()))
-    copying, computing, both = _together(ranges, (copies, landed), (computes, ranges.stop))
+    copying, computing, both = together.tolist()
     whole = float(max(length.sum(), 1))
     shorter = min(copying, computing)
     return BlockPhases(
@@ -96,28 +108,30 @@ def block_phases(ranges: LaunchRanges, releases: Sequence[Release]) -> BlockPhas
     )  # fmt: skip
 
 
-def _work(ranges: LaunchRanges, kind: RangeKind) -> Mask:
-    at = list(RangeKind).index(kind)
-    found: Mask = (ranges.kind == at) & ~np.isin(ranges.name, list(ranges.containers)) & (ranges.length > 0)
-    return found
+def _works(ranges: LaunchRanges, kind: RangeKind) -> Mask:
+    """The names whose ranges are work of that kind, and not around other ones."""
+    return np.array([one is kind and name not in ranges.containers for name, one in enumerate(ranges.kinds)], np.bool_)
 
 
-def _together(ranges: LaunchRanges, one: tuple[Mask, Integers], other: tuple[Mask, Integers]) -> Numbers:
-    """The time in which some range of each kind runs in a block, and of both, summed over blocks."""
-    low = int(ranges.begin.min())
-    span = int(ranges.end.max()) - low + 1
-    keys, steps = [], []
-    for kind, (mask, stop) in enumerate((one, other)):
-        rows = np.flatnonzero(mask)
-        base = ranges.block_row[ranges.lane[rows]] * span - low
-        for times, sign in ((ranges.start[rows], 1), (stop[rows], -1)):
-            keys.append(base + times)
-            steps.append(np.full((len(rows), 2), [sign * (kind == at) for at in (0, 1)], np.int32))
-    key, step = np.concatenate(keys), np.concatenate(steps)
+def _whole_blocks(ranges: LaunchRanges) -> Iterator[slice]:
+    """The rows of some blocks at a time, about `ROWS` of them."""
+    ends = np.searchsorted(ranges.lane, np.append(ranges.first_block[1:], len(ranges.block)))
+    begin = 0
+    while begin < len(ranges):
+        end = int(ends[min(int(np.searchsorted(ends, begin + ROWS)), len(ends) - 1)])
+        yield slice(begin, end)
+        begin = end
+
+
+def _together(one: tuple[Integers, Integers], other: tuple[Integers, Integers]) -> Numbers:
+    """The time in which some range of each kind runs, by starts and ends, and of both."""
+    keys = [*one, *other]
+    kind = np.repeat(np.arange(4), [len(some) for some in keys])
+    key = np.concatenate(keys)
     order = np.argsort(key, kind="stable")
-    running = np.cumsum(step[order], axis=0)[:-1] > 0
-    length = np.diff(key[order]).astype(np.float64)
-    return np.array([length[running[:, 0]].sum(), length[running[:, 1]].sum(), length[running.all(axis=1)].sum()])
+    kind, length = kind[order], np.diff(key[order]).astype(np.float64)
+    running = [np.cumsum((kind == at).astype(np.int8) - (kind == at + 1), dtype=np.int32)[:-1] > 0 for at in (0, 2)]
+    return np.array([length[running[0]].sum(), length[running[1]].sum(), length[running[0] & running[1]].sum()])
 
 
 def tiles_of(ranges: LaunchRanges) -> Tiles | None:

@@ -306,7 +306,7 @@ def replay(graph: WaitGraph, changes: Sequence[ShorterRanges], *, holds: bool = 
         asked[at] = np.isin(ranges.name[graph.row], list(one.names))
         least[at, asked[at]] = one.factor * took[asked[at]]
         hold[at, asked[at]] = -np.inf
-    removed = _Removed(ranges, changes)
+    removed = _Removed(graph, changes)
     work, edge = _work_before(graph, removed, origin), _work_to_release(graph, removed, origin)
     edge[:, ~edges] = -np.inf
     edge[asked[:, graph.edge_node]] = -np.inf
@@ -353,18 +353,20 @@ def _work(graph: WaitGraph, removed: _Removed, node: Integers, lane: Integers, u
 
 
 class _Removed:
-    """What each what-if removes of the own time of ranges, up to a time on a lane."""
+    """What each what-if removes of the own time of ranges of the graph's blocks, up to a time on a lane."""
 
-    def __init__(self, ranges: LaunchRanges, changes: Sequence[ShorterRanges]) -> None:
+    def __init__(self, graph: WaitGraph, changes: Sequence[ShorterRanges]) -> None:
+        ranges = graph.ranges
+        self._replayed = np.isin(ranges.block_row, graph.blocks)
         self._low = int(ranges.begin.min())
         self._span = int(ranges.end.max()) - self._low + 2
         self._steps = [self._of(ranges, one) for one in changes]
 
     def _of(self, ranges: LaunchRanges, change: ShorterRanges) -> tuple[Integers, Numbers, Numbers]:
         """Keys of lane and time at which the rate of removing changes, what was removed till then, and the new rate."""
-        waiting = ranges.waits
-        mine = np.isin(ranges.name, list(change.names)) & ~ranges.is_async & ~waiting & (ranges.length > 0)
-        inner = np.flatnonzero((ranges.parent >= 0) & (ranges.length > 0))
+        mine = np.isin(ranges.name, list(change.names)) & self._replayed[ranges.lane]
+        mine &= ~ranges.is_async & ~ranges.waits & (ranges.stop > ranges.start)
+        inner = np.flatnonzero((ranges.parent >= 0) & (ranges.stop > ranges.start))
         inner = inner[mine[ranges.parent[inner]]]
         own = np.flatnonzero(mine)
         rows = np.concatenate([own, own, inner, inner])

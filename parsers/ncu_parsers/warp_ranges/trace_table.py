@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ncu_parsers.schema.tables import codes
 from ncu_parsers.schema.warp_range_table import KINDS, LIFE, MARKER, RANGE, SUM, schema
 from ncu_parsers.warp_ranges.warp_trace import (
     MISSING,
+    NO_RANGES,
     Clock,
     Codes,
     Integers,
@@ -108,7 +109,8 @@ def trace_of(facts: Mapping[str, Any], parts: Iterable[pa.Table]) -> tuple[WarpT
     roles: dict[str, int] = {}
     lines: dict[str, tuple[str, int]] = {}
     sums: list[RangeSum] = []
-    columns: list[list[Integers]] = []
+    warps = _WarpsOfParts()
+    columns: list[tuple[Codes, Codes, Integers, Integers]] = []
     for part in parts:
         if not len(part):
             continue
@@ -118,24 +120,25 @@ def trace_of(facts: Mapping[str, Any], parts: Iterable[pa.Table]) -> tuple[WarpT
         is_sum = kind == _SUM
         if is_sum.any():
             sums += _sums_in(part, is_sum)
-        numbers = [_wholes(part, one) for one in ("launch", "block", "warp", "start", "end", "sm", "tpc", "gpc")]
-        kept = ~is_sum & (kind >= 0) & (np.minimum.reduce(numbers[:3]) >= 0) & (numbers[3] != MISSING)
-        columns.append([one[kept] for one in (kind, named, _numbered(part, "role", roles), *numbers)])
-    whole: list[Integers] = [np.zeros(0, np.int64)] * 11
+        launch, block, warp, start, end = (_wholes(part, one) for one in ("launch", "block", "warp", "start", "end"))
+        kept = ~is_sum & (kind >= 0) & (np.minimum.reduce([launch, block, warp]) >= 0) & (start != MISSING)
+        places = [_numbered(part, "role", roles), *(_wholes(part, one) for one in ("sm", "tpc", "gpc"))]
+        row = warps.rows([one[kept] for one in (launch, block, warp)], [one[kept] for one in places])
+        kind, named, start, end = (one[kept] for one in (kind, named, start, end))
+        is_life = kind == _LIFE
+        warps.lives.update(zip(row[is_life].tolist(), zip(start[is_life].tolist(), end[is_life].tolist(), strict=True),
+                               strict=True))  # fmt: skip
+        kept = ~is_life & (named >= 0)
+        columns.append((row[kept], named[kept].astype(np.int32), start[kept], end[kept]))
+    found, number = warps.sorted()
+    ranges = NO_RANGES
     if columns:
-        whole = [np.concatenate(one) for one in zip(*columns, strict=True)]
-    kind, named, role, launch, block, warp, start, end, sm, tpc, gpc = whole
-    first, row = _distinct(launch, block, warp)
-    is_life = kind == _LIFE
-    life = {"start": np.full(len(first), MISSING), "end": np.full(len(first), MISSING)}
-    life["start"][row[is_life]], life["end"][row[is_life]] = start[is_life], end[is_life]
-    warps = Warps.of(launch[first], block[first], warp[first], sm=sm[first], tpc=tpc[first], gpc=gpc[first],
-                     role=role[first], **life)  # fmt: skip
-    kept = ~is_life & (named >= 0)
-    ranges = WarpRanges(row[kept].astype(np.int32), named[kept].astype(np.int32), start[kept], end[kept])
-    launches = _launches(facts, int(max(launch.max(initial=-1), max((one.launch for one in sums), default=-1))) + 1)
+        row, named, start, end = (np.concatenate(one) for one in zip(*columns, strict=True))
+        ranges = WarpRanges(number[row], named, start, end)
+    last = max(int(found.launch.max(initial=-1)), max((one.launch for one in sums), default=-1))
+    launches = _launches(facts, last + 1)
     trace = WarpTrace(
-        str(facts.get("tool", "?")), launches, warps, ranges, list(names), list(roles), sums,
+        str(facts.get("tool", "?")), launches, found, ranges, list(names), list(roles), sums,
         Clock.CYCLES if facts.get("clock") == Clock.CYCLES.value else Clock.NANOSECONDS,
         str(facts.get("lane", "warp")), facts.get("is_aligned") is not False,
         *(_texts(facts.get(key)) for key in ("files", "damage", "notes")),
@@ -143,10 +146,45 @@ def trace_of(facts: Mapping[str, Any], parts: Iterable[pa.Table]) -> tuple[WarpT
     return trace, lines
 
 
-def _distinct(launch: Integers, block: Integers, warp: Integers) -> tuple[Integers, Integers]:
-    """The first row of each warp, and the number of the warp of each row."""
-    keys = launch
-    for more in (block, warp):
+class _WarpsOfParts:
+    """The warps that parts have, numbered as they come, with what the first row of each says of it, and their lives."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._places: list[tuple[int, ...]] = []
+        self.lives: dict[int, tuple[int, int]] = {}
+
+    def rows(self, keys: Sequence[Integers], places: Sequence[Integers]) -> Codes:
+        """The numbers of warps by launch, block and warp; places are roles, SMs, TPCs and GPCs."""
+        first, row = _distinct(keys)
+        numbers = []
+        whose = zip(*(one[first].tolist() for one in keys), strict=True)
+        for key, place in zip(whose, zip(*(one[first].tolist() for one in places), strict=True), strict=True):
+            number = self._numbers.setdefault(key, len(self._numbers))
+            if number == len(self._places):
+                self._places.append(place)
+            numbers.append(number)
+        return np.array(numbers, np.int32)[row]
+
+    def sorted(self) -> tuple[Warps, Codes]:
+        """The warps by launch, block and number, and the row of each by the number that it had."""
+        keys = np.array(list(self._numbers), np.int64).reshape(-1, 3)
+        places = np.array(self._places, np.int64).reshape(-1, 4)
+        lives = np.full((len(keys), 2), MISSING)
+        for number, life in self.lives.items():
+            lives[number] = life
+        order = np.lexsort(keys.T[::-1])
+        known = dict(zip(("role", "sm", "tpc", "gpc"), places[order].T, strict=True))
+        start, end = lives[order].T
+        row_of = np.empty(len(order), np.int32)
+        row_of[order] = np.arange(len(order), dtype=np.int32)
+        return Warps.of(*keys[order].T, **known, start=start, end=end), row_of
+
+
+def _distinct(columns: Sequence[Integers]) -> tuple[Integers, Integers]:
+    """The first row of each combination of values, and the number of each row's combination."""
+    keys = columns[0]
+    for more in columns[1:]:
         keys = np.unique(keys, return_inverse=True)[1].reshape(-1) * np.int64(int(more.max(initial=0)) + 1) + more
     _, first, row = np.unique(keys, return_index=True, return_inverse=True)
     return first, row.reshape(-1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from ncu_parsers.parse.warp_trace_files import is_warp_trace, read_warp_trace, w
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.settings import Settings
 from ncu_parsers.warp_ranges import json_elements
+from ncu_parsers.warp_ranges.trace_table import facts_of, tables_of, trace_of
 from ncu_parsers.warp_ranges.warp_trace import MISSING, Clock, TracedLaunch, WarpRanges, WarpTrace
 
 from tests.support import warp_files
@@ -138,6 +140,19 @@ def test_a_parquet_file_gives_what_was_written(
     assert list(found.launches) == list(trace.launches)
     assert np.array_equal(np.sort(found.warps.end), np.sort(trace.warps.end))
     assert read_lines == known
+
+
+@FEWER
+@given(trace=TRACES, size=st.integers(1, 200), seed=st.integers(0, 2**32 - 1))
+def test_a_table_gives_its_trace_in_parts_of_any_size_and_order(trace: WarpTrace, size: int, seed: int) -> None:
+    table = pa.concat_tables(tables_of(trace), promote_options="default")
+    shuffled = table.take(np.random.default_rng(seed).permutation(len(table)))
+    for whole in (table, shuffled):
+        parts = [whole.slice(at, size).unify_dictionaries() for at in range(0, len(whole), size)]
+        found, _ = trace_of(facts_of(trace), parts)
+        assert rows(found) == rows(trace)
+        for column in ("launch", "block", "warp", "sm", "tpc", "gpc", "start", "end"):
+            assert np.array_equal(getattr(found.warps, column), getattr(trace.warps, column))
 
 
 def a_trace() -> WarpTrace:
