@@ -13,15 +13,21 @@ from pathlib import Path
 
 import pytest
 from ncu_parsers.binaries.code_files import CodeReading, kernels_in
+from ncu_parsers.binaries.code_of_report import launched_kernels
 from ncu_parsers.binaries.cubin import Cubin
 from ncu_parsers.binaries.kernel_resources import KernelResources
 from ncu_parsers.binaries.resource_usage_text import resources_in_text
+from ncu_parsers.derived.opcode_lists import named_instances
+from ncu_parsers.ncu_rep import code_in
 from ncu_parsers.ncu_rep.sass import sass_by_nvdisasm
+from ncu_parsers.sources.sources import Source
 
 from ncu_tools.binaries import kernel_listing
 from ncu_tools.binaries.kernel_listing import listing_of
 from ncu_tools.binaries.static_facts import facts_of
+from ncu_tools.kernels.source.instruction_mix import COLUMNS
 from tests.conftest import ROOT
+from tests.support.reports import MEASURED, needs_shared_reports, shared_reports, table_of
 
 pytestmark = pytest.mark.nightly
 
@@ -121,3 +127,32 @@ def test_spilling_instructions_are_the_local_accesses_of_kernels_without_local_a
         }
         assert kernel.resources.spills is not None
         assert set(kernel.resources.spills.offsets) >= local, path.name
+
+
+@needs_shared_reports
+def test_opcodes_that_launches_of_real_reports_executed_stand_in_the_code(tmp_path: Path) -> None:
+    compared = 0
+    for report in (*shared_reports("ncu_rep"), *shared_reports("ncu_rep_full"), MEASURED / "conflicts.ncu-rep"):
+        table = table_of(report)
+        column = COLUMNS[-1]
+        if table is None or column not in table.column_names:
+            continue
+        executed = table[column].to_pylist()
+        launched = launched_kernels(Source(str(report)))
+        cubins = [code.cubin for code in code_in(Source(str(report))) if code.cubin]
+        for number, cubin in enumerate(cubins):
+            path = tmp_path / f"{number}.cubin"
+            path.write_bytes(cubin)
+            for kernel in kernels_in(path, CodeReading()):
+                counts = [
+                    text
+                    for one, text in zip(launched, executed, strict=True)
+                    if one.mangled == kernel.resources.name and text
+                ]
+                listing = listing_of(kernel) if counts else None
+                static = {one.split(".")[0] for one in facts_of(listing).by_opcode} if listing is not None else set()
+                for text in counts if listing is not None else ():
+                    assert set(named_instances(text) or {}) <= static, (report.name, kernel.resources.name)
+                    compared += 1
+            kernel_listing._disassembly.cache_clear()
+    assert compared >= 5
