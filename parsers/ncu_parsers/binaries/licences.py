@@ -17,8 +17,8 @@ _LIBRARIES = {
 """Beginning of a file's name behind `lib` -> what the library is called."""
 _FILE = re.compile(rf"(?:lib)?({'|'.join(_LIBRARIES)})\w*(?:[.-].*)?$")
 _KERNELS = re.compile(
-    r"cublas|cudnn|cusparse|cusolver|cufft|(?:^|_)(?:maxwell|volta|turing|ampere|hopper|cutlass_\d+)_\w*(?:gemm|cudnn|conv)"
-    r"|sm\d+_xmma_|nvjet_|^_Z\w*(?:5xmma|4xmma)"
+    r"(?:maxwell|volta|turing|ampere)_(?:\w+_)?[sdczhi]?gemm_\d+x\d+|sm\d+_xmma_|nvjet_|cublas|cudnn|cusparse|cusolver"
+    r"|_ZN(?:\d+cublas|5cudnn|8cusparse|8cusolver)"
 )
 """Kernels of these libraries that were linked into a program or another library."""
 
@@ -28,4 +28,4 @@ def library_of(path: str, kernel: str = "") -> str:
     found = _FILE.match(Path(path).name.lower())
     if found:
         return _LIBRARIES[found[1]]
-    return "a library of NVIDIA" if kernel and _KERNELS.search(kernel) else ""
+    return "a library of NVIDIA" if kernel and _KERNELS.match(kernel) else ""

@@ -191,6 +191,9 @@ def test_a_missing_path_is_refused(tmp_path: Path) -> None:
         ("libnccl.so.2", "ncclDevKernel", ""), ("my_cublas_wrapper.so", "_Z5gemm_v", ""),
         ("libtorch_cuda.so", "ampere_sgemm_128x64_tn", "a library of NVIDIA"),
         ("libtorch_cuda.so", "_ZN2at6native6kernelEv", ""),
+        ("mine.so", "hopper_gemm", ""),
+        ("mine.so", "my_cublas_like", ""),
+        ("libtorch_cuda.so", "_ZN8cusparse11csrmv_v2Ev", "a library of NVIDIA"),
     ],
 )  # fmt: skip
 def test_libraries_whose_licence_forbids_disassembly_are_recognised(path: str, kernel: str, library: str) -> None:
