@@ -162,6 +162,9 @@ def test_source_finds_the_lines_with_the_names_of_ranges(folder: Path) -> None:
     lines = {row["range"]: (row["file"], row["line"], row["text"]) for row in found["rows"]}
     assert lines["mma_issue"] == ("src/kernel.py", 2, 'iket.range_push("mma_issue")')
     assert lines["mma_wait"] == (None, None, None)
+    assert asked(folder, "parse", "iket.json", "-o", "lines.parquet", "--source-root", "src").code == 0
+    kept = json.loads(asked(folder, "source", "lines.parquet", "--format", "json").out)
+    assert {row["range"]: (row["file"], row["line"]) for row in kept["rows"]}["mma_issue"] == ("src/kernel.py", 2)
 
 
 def test_beside_a_report_of_ncu_its_counts_of_the_same_kernel_are_told(tmp_path: Path) -> None:

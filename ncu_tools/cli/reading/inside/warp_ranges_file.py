@@ -31,9 +31,15 @@ COLUMNS = columns("warps.launch warps.kernel warps.blocks warps.warps warps.rang
 @click.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE")
 @click.option("-o", "--output", type=FILE, required=True, help="The Parquet file to write.")
+@click.option(
+    "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="Write the lines of ranges too: of the source below this folder.",
+)  # fmt: skip
 @buffer_options
 @format_option
-def command(traces: tuple[str, ...], output: Path, settings: Settings, output_format: str) -> None:
+def command(
+    traces: tuple[str, ...], output: Path, source_root: Path | None, settings: Settings, output_format: str
+) -> None:
     """Turn a trace from inside kernels into one Parquet file: a row for each range of a warp.
 
     TRACE is run-iket's JSON, a Chrome trace or tree of Proton's instrumentation, or a buffer of 64-bit records of
@@ -44,10 +50,12 @@ def command(traces: tuple[str, ...], output: Path, settings: Settings, output_fo
     Example:
       ncu-bench parse iket.trace.json -o ranges.parquet
       ncu-bench parse buffer.npy --event-names load,mma,store -o ranges.parquet
+      ncu-bench parse iket.trace.json -o ranges.parquet --source-root kernels
     """
     from ncu_parsers.parse.warp_trace_files import read_warp_trace, write_warp_trace
 
     from ncu_tools.kernels.warp_ranges.overview import rows_of_launches
+    from ncu_tools.kernels.warp_ranges.range_lines import range_lines
 
     if len(traces) > 1:
         raise WrongUsage(
@@ -58,9 +66,11 @@ def command(traces: tuple[str, ...], output: Path, settings: Settings, output_fo
     require_parquet_output(output)
     with progress("Reading"):
         trace, lines = read_warp_trace(traces[0], settings)
+        known, unread = range_lines(trace.names, trace.files, source_root) if source_root is not None else ({}, [])
+        lines = {**lines, **{name: (one.file, one.line) for name, one in known.items()}}
         rows = write_warp_trace(output, trace, traces[0], lines)
     notes = [
-        *(Note(one, NoteKind.LOST) for one in trace.damage), *trace.notes,
+        *(Note(one, NoteKind.LOST) for one in trace.damage), *trace.notes, *unread,
         WrittenFile(f"{rows:,} rows are in {output}"),
     ]  # fmt: skip
     extra = {"output": str(output), "tool": trace.tool, "clock": trace.clock.value}
