@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tests.nightly.account import ROOT, Tried
+from tests.nightly.account import ROOT, Tried, commit_of_code
 
 FINDINGS = ROOT / "nightly-findings"
 INPUTS = 1_000_000
@@ -73,10 +74,16 @@ def _called(seconds: float, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 124, "", LEFT)
 
 
+def _night() -> int:
+    """A number below 10,000 that follows from the commit of the code: each commit meets other inputs."""
+    return int(commit_of_code().rstrip("+"), 16) % 10_000
+
+
 def _fuzzed(target: str, inputs: int) -> Callable[[int, float], Tried]:
     def run(chunk: int, seconds: float) -> Tried:
-        folder = FINDINGS / target
-        seed = 1 + chunk + int(os.environ.get("NCU_BENCH_NIGHT", "0"))
+        seed = 1 + chunk + 1000 * _night()
+        folder = FINDINGS / f"{target}-{seed}"
+        shutil.rmtree(folder, ignore_errors=True)  # what an earlier night found there counts no more
         done = _called(
             seconds, "-m", "tests.fuzz", target, "--inputs", str(inputs), "--seed", str(seed), "--findings", str(folder)
         )
@@ -91,7 +98,7 @@ def _fuzzed(target: str, inputs: int) -> Callable[[int, float], Tried]:
 
 def _compared(name: str, inputs: int) -> Callable[[int, float], Tried]:
     def run(chunk: int, seconds: float) -> Tried:
-        first = chunk * inputs + 10**7 * int(os.environ.get("NCU_BENCH_NIGHT", "0"))
+        first = chunk * inputs + COMPARED * _night()
         done = _called(
             seconds, "-m", "tests.fuzz.oracle", name, "--inputs", str(inputs), "--first", str(first), "--json"
         )
