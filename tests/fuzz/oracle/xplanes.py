@@ -115,7 +115,7 @@ def _of_line(
         correlation = told.get("correlation_id", {}).get(3)
         if -FARTHEST < start <= end < FARTHEST:
             yield (start, -end), {
-                "kernel_name": names.get(_signed(known.get(1, 0)), ""), "operation": "kernel", "start_ns": start,
+                "kernel_name": names.get(_signed(known.get(1, 0))) or "(no name)", "operation": "kernel", "start_ns": start,
                 "duration_ns": end - start, "device_id": device, "stream": stream[1],  # type: ignore[index]
                 "correlation_id": correlation,
             }  # fmt: skip
