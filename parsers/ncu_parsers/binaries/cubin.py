@@ -68,9 +68,11 @@ class Cubin:
         return next((symbol.number for symbol in self._entries() if symbol.name == name), None)
 
     def _entries(self) -> Iterator[Symbol]:
-        sections = self._elf.sections
+        sections, seen = self._elf.sections, set[tuple[str, int]]()
         for symbol in self._elf.symbols:
-            if symbol.kind == FUNCTION and symbol.other & ENTRY and symbol.section < len(sections):
+            is_entry = symbol.kind == FUNCTION and symbol.other & ENTRY and symbol.section < len(sections)
+            if is_entry and not {("", symbol.section), (symbol.name, 0)} & seen:  # each has code of its own
+                seen |= {("", symbol.section), (symbol.name, 0)}
                 yield symbol
 
     def _resources(self, symbol: Symbol, common: _ByFunction) -> KernelResources:

@@ -22,6 +22,8 @@ FUNCTION = 2
 """The type of a function's symbol."""
 MOST_SECTIONS = 1 << 20
 LONGEST_SECTION = 1 << 29
+NAMES_PER_TABLE, SMALLEST_TABLE = 8, 1 << 16
+"""Names hold at most this many times the bytes of their table, of a small one more."""
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -117,9 +119,9 @@ class Elf:
         headers = list(_SECTION.iter_unpack(self._read(table, size * count)))
         if names >= len(headers):
             raise DamagedBinary("the names of its sections are missing")
-        texts = self._read(headers[names][4], min(headers[names][5], LONGEST_SECTION))
+        texts = _Names(self._read(headers[names][4], min(headers[names][5], LONGEST_SECTION)))
         return [
-            Section(_text_at(texts, name), kind, flags, offset, length, link, info)
+            Section(texts.at(name), kind, flags, offset, length, link, info)
             for name, kind, flags, _, offset, length, link, info, _, _ in headers
         ]
 
@@ -134,11 +136,26 @@ class Elf:
         return found
 
 
-def _symbols(data: bytes, names: bytes) -> Iterator[Symbol]:
+def _symbols(data: bytes, texts: bytes) -> Iterator[Symbol]:
+    names = _Names(texts)
     for number, (name, info, other, section, offset, size) in enumerate(_SYMBOL.iter_unpack(data)):
-        yield Symbol(number, _text_at(names, name), info & 0xF, other, section, offset, size)
+        yield Symbol(number, names.at(name), info & 0xF, other, section, offset, size)
 
 
-def _text_at(texts: bytes, begin: int) -> str:
-    end = texts.find(b"\0", begin)
-    return texts[begin : end if end >= 0 else len(texts)].decode("utf-8", "replace")
+class _Names:
+    """Names in a table of texts that each end with a zero byte.
+
+    Names may share an end, but together cannot be much longer than the table: a small file could ask for any memory.
+    """
+
+    def __init__(self, texts: bytes) -> None:
+        self._texts = texts
+        self._left = NAMES_PER_TABLE * len(texts) + SMALLEST_TABLE
+
+    def at(self, begin: int) -> str:
+        end = self._texts.find(b"\0", begin)
+        text = self._texts[begin : end if end >= 0 else len(self._texts)]
+        self._left -= len(text)
+        if self._left < 0:
+            raise DamagedBinary("its names overlap")
+        return text.decode("utf-8", "replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from ncu_parsers.ncu_rep import launches_in
 from ncu_parsers.sources.sources import Source
 
 from tests.conftest import SAMPLES
-from tests.support.cubins import cubin_of
+from tests.support.cubins import BITS, SYMBOLS, TEXTS, cubin_of, elf_of
 from tests.support.reports import needs_shared_reports, shared_reports
 
 BINARIES = SAMPLES / "binaries"
@@ -78,6 +79,15 @@ def test_a_cubin_without_attributes_has_a_kernel_of_unknown_resources() -> None:
 def test_what_is_no_cubin_is_refused(data: bytes) -> None:
     with pytest.raises(DamagedBinary):
         Cubin(data)
+
+
+def test_names_that_overlap_cannot_ask_for_more_memory_than_their_table() -> None:
+    symbols = struct.pack("<IBBHQQ", 0, 2, 0, 1, 0, 16) * 5000
+    data = elf_of(
+        [(".text.k", BITS, bytes(16), 0), (".symtab", SYMBOLS, symbols, 3), (".strtab", TEXTS, b"k" * 9999, 0)]
+    )
+    with pytest.raises(DamagedBinary, match="names overlap"):
+        Cubin(data).kernels()
 
 
 @given(st.data())
