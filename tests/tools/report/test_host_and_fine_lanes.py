@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 LANES = "#timeline .plot.lanes"
-SHORT, FIRST = 40_000, "void softmax_first()"
+SHORT, FIRST = 12_000, "void softmax_first()"
 
 
 def with_a_host() -> Timeline:
@@ -149,7 +149,7 @@ def written(folder: Path, found: Timeline) -> str:
 @pytest.mark.slow
 class TestInABrowser:
     def test_zooming_in_shows_the_single_pieces_of_the_same_file(self, browser: Browser, tmp_path: Path) -> None:
-        opened = Opened(browser, written(tmp_path, dense()) + "#window=20000000,20010000")
+        opened = Opened(browser, written(tmp_path, dense()) + "#window=6000000,6010000")
         opened.page.wait_for_function("document.getElementById('timeline-merged').textContent.startsWith('Each box')")
         assert opened.page.locator(f"{LANES} rect.kind-gemm-kernels").count() in (10, 11)
         assert opened.wrong == []

@@ -73,7 +73,14 @@ class TestTheAddress:
         assert abs(opened.page.evaluate("document.getElementById('hotspots').getBoundingClientRect().top")) < 100
 
     @pytest.mark.parametrize(
-        "words", ["kernel=99", "kernel=", "filter=%", "view=1,x", "level=none&sort=nothing", "&&=&a=b=c"]
+        "words",
+        [
+            "kernel=99&filter=%&view=1,x&level=none&sort=nothing&&=&a=b=c",
+            *(
+                pytest.param(one, marks=pytest.mark.nightly)
+                for one in ("kernel=", "filter=%", "view=1,x", "level=none", "sort=nothing", "&&=&a=b=c", "runs=x")
+            ),
+        ],
     )
     def test_that_says_nothing_sensible_opens_the_page_as_it_is(
         self, browser: Browser, address: str, words: str
