@@ -625,14 +625,14 @@ TARGETS: dict[str, Target] = {
     "formulas": Target(formulas, seeds.formula_files, FORMULA_WORDS, 1024),
     "log": Target(log, seeds.logs, ("| ", "<!-- ncu-bench advise --log, version 1 -->", "| --- |", "\\|", "\n"), 2048),
     "source-pages": Target(source_pages, seeds.source_pages, SOURCE_WORDS),
-    "compiled-code": Target(
-        compiled_code, seeds.binaries, (".entry ", ".maxntid ", "ptxas info : Used ", ".nv_fatbin"), 1 << 16
-    ),
     "cubin": Target(cubin, seeds.cubin_files, longest=4096),
     "rocprofv3": Target(rocprofv3, seeds.rocprofv3_files, ROCPROFV3_WORDS, 6000),
     "xplane": Target(xplane, seeds.xplanes, longest=2048),
     "pftrace": Target(pftrace, seeds.pftraces, longest=2048),
     "warp-ranges": Target(warp_ranges, seeds.warp_traces, WARP_WORDS, 1 << 14),
+    "compiled-code": Target(
+        compiled_code, seeds.binaries, (".entry ", ".maxntid ", "ptxas info : Used ", ".nv_fatbin"), 1 << 16
+    ),
 }
 
 
