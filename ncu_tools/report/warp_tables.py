@@ -125,6 +125,8 @@ def first_sentence(found: InsideKernel) -> str:
     busiest, clock = found.roles[0], found.ranges.clock
     own = [one for one in found.waits if one.role == busiest.role]
     said = f"{busiest.role} works {percent(busiest.working)} of its life"
+    if not found.graph.has_waits:
+        return f"{said}, as far as names say: none is that of a wait"
     if own:
         said += f" and waits {_wait_in_words(max(own, key=lambda one: one.share), clock)}"
     others = [one for one in found.waits if one.role != busiest.role]

@@ -98,15 +98,21 @@ def inside_kernel(
 def _notes(trace: WarpTrace, ranges: LaunchRanges, graph: WaitGraph) -> list[str]:
     found: list[str] = [Note(one, NoteKind.LOST) for one in trace.damage]
     share = graph.explained_share
-    if share < EXPLAINED:
+    if not graph.has_waits:
+        found.append(Note(
+            "no range is a wait by its name, so who waits for whom is not known: --kind RANGE=wait says it",
+            NoteKind.NOT_KNOWN,
+        ))  # fmt: skip
+    elif share < EXPLAINED:
         found.append(Note(
             f"who ends {1 - share:.0%} of the waiting is not known: what-ifs are intervals; --kind or --roles may tell "
             "more", NoteKind.NOT_KNOWN,
         ))  # fmt: skip
-    found.append(Note(
-        "who waits for whom is inferred: the range whose ends come closest before the ends of the waits, in turn",
-        NoteKind.METHOD,
-    ))  # fmt: skip
+    if graph.has_waits:
+        found.append(Note(
+            "who waits for whom is inferred: the range whose ends come closest before the ends of the waits, in turn",
+            NoteKind.METHOD,
+        ))  # fmt: skip
     if len(graph.blocks) < len(ranges.first_block):
         found.append(Note(
             f"{len(graph.blocks):,} of {len(ranges.first_block):,} blocks, spread evenly, were replayed for all",

@@ -114,8 +114,15 @@ class WaitGraph:
         return found
 
     @property
+    def has_waits(self) -> bool:
+        """False if no range is a wait though blocks have several warps, which then wait in ranges of other kinds."""
+        return len(self) > 0 or len(self.ranges.block) == len(self.ranges.first_block)
+
+    @property
     def explained_share(self) -> float:
         """The share of all time beyond a wait's least whose release is known; 1 if nothing waits."""
+        if not self.has_waits:
+            return 0.0
         took = (self.end - self.begin - self.least).astype(np.float64)
         return float(took[self.explained].sum() / took.sum()) if took.sum() > 0 else 1.0
 

@@ -1,7 +1,8 @@
 """What the kernel gains if ranges were shorter: blocks replayed, and laid behind one another on their SMs again.
 
 A saving is an interval. At least, waits whose release is not known end no earlier than they did; at most, every moment
-in which a block was in the range becomes shorter. Where every wait is explained, both are what the replay gives.
+in which a block was in the range becomes shorter. Where every wait is explained, both are what the replay gives; where
+no range is a wait, the least is nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def savings(graph: WaitGraph, changes: Sequence[ShorterRanges]) -> list[LaunchSa
         high = now
         if graph.explained_share < EXPLAINED:
             high = max(now, _bound(ranges, change) / max(ranges.duration, 1))
-        found.append(LaunchSaving(float(now), float(min(low, now)), float(high)))
+        low = min(low, now) if graph.has_waits else 0.0
+        found.append(LaunchSaving(float(now), float(low), float(high)))
     return found
 
 

@@ -208,7 +208,10 @@ class _Buffer:
                          **known)  # fmt: skip
         names = names_of_events(self._settings.event_names, int(event.max(initial=-1)) + 1)
         launch = TracedLaunch("the kernel of this buffer", (self._blocks, 1, 1))
-        return WarpTrace(TOOL, [launch], warps, ranges, names, lane="group", damage=self.lost)
+        notes = [] if self._settings.event_names or not names else [
+            f"a buffer has no names of its {len(names):,} events: --event-names load,mma,... names them from 0 on",
+        ]  # fmt: skip
+        return WarpTrace(TOOL, [launch], warps, ranges, names, lane="group", damage=self.lost, notes=notes)
 
     def _unwrapped(self, lane: Integers, low: Integers) -> Integers:
         """Times without the wraps of the 32-bit clock, on one clock for all lanes, whose starts lie within 2.1 s."""

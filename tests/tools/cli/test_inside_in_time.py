@@ -89,6 +89,10 @@ def test_names_and_kinds_of_a_buffers_events_are_given_by_options(folder: Path) 
     words = ["kernel", "buffer.bin", "--event-names", "get,load,hold,mma,tile,store,bar", "--format", "json"]
     found = json.loads(asked(folder, *words, "--kind", "get=wait", "--kind", "hold=wait", "--roles", "0=producer").out)
     assert {one["role"] for one in found["roles"]} >= {"producer"}
+    unnamed = json.loads(asked(folder, "kernel", "buffer.bin", "--what-if", "event 3=0.5x", "--format", "json").out)
+    assert "--event-names" in " ".join(unnamed["notes"])
+    assert "--kind RANGE=wait" in " ".join(unnamed["notes"])
+    assert unnamed["what_ifs"][0]["saves_low"] == 0 < unnamed["what_ifs"][0]["saves_high"]
     assert {one["range"]: one["kind"] for one in found["rows"]}["hold"] == "wait"
     assert asked(folder, *words, "--kind", "get=loading").code == 2
 
