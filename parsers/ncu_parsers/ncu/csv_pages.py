@@ -24,6 +24,8 @@ PUSH_POP = "thread Domain:Push/Pop_Range"
 START_STOP = "Id:Domain:Start/Stop_Range"
 NVTX_SUMMARY_RANGE = "Range:PL_Type"
 NVTX_TITLES = (PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE)
+NOT_OF_WIDE_PAGES = ("Address", "Metric Name", "Metric Unit", "Metric Value")
+"""Titles of source pages, and of long pages, of whose header another title may be damaged."""
 EXTREMES = ("Minimum", "Maximum", "Average")
 PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg after every range
 
@@ -91,7 +93,8 @@ def open_page(line: str) -> Page | None:
             return LongPage(header, delimiter, quoted)
         if "Metric Name" in names and {"Minimum", "Maximum", "Average"} <= names:
             return SummaryPage(header, delimiter, quoted)
-        if "ID" in names and ("Kernel Name" in names or "Function Name" in names) and "Address" not in names:
+        is_wide = names.isdisjoint(NOT_OF_WIDE_PAGES) and ("Kernel Name" in names or "Function Name" in names)
+        if "ID" in names and is_wide:
             return WidePage(header, delimiter, quoted)
     return None
 

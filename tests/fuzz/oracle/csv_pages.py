@@ -205,6 +205,8 @@ def slow_details(data: bytes) -> list[Row] | None:
     if table is None:
         return None
     header, rows = table
+    if not {"Metric Name", "Metric Value"} <= set(header):
+        return None
     at = {title: header.index(title) for title in reversed(header)}
     identity = [title for title in header if title in IDENTITY]
     needed = max(at[title] for title in (*identity, *LONG_TITLES) if title in at)

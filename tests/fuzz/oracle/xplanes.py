@@ -37,7 +37,7 @@ def slow(data: bytes) -> list[Row] | None:
     """The operations by start, the longer one first; None if the bytes are no whole messages."""
     try:
         found = [row for number, plane in _fields(data) if number == 1 for row in _of_plane(plane)]
-    except (ValueError, IndexError, UnicodeDecodeError, TypeError):
+    except (ValueError, IndexError, UnicodeDecodeError, AssertionError):  # damaged: a number where bytes should be
         return None
     return [row for _, row in sorted(found, key=lambda one: one[0])]
 

@@ -34,6 +34,10 @@ class TestCsvPages:
     def test_other_lines_open_none(self, line: str) -> None:
         assert open_page(line) is None
 
+    @pytest.mark.parametrize("title", ["Metric Name", "Metric Value"])
+    def test_a_long_page_with_a_damaged_title_is_not_read_as_a_wide_one(self, title: str) -> None:
+        assert open_page(LONG.splitlines()[0].replace(title, title.replace("Metric", "Netric"))) is None
+
     def test_each_line_of_a_long_page_is_named(self) -> None:
         header, row = LONG.splitlines()
         page = open_page(header)
