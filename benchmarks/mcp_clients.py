@@ -89,11 +89,12 @@ def _linked(name: str, target: str) -> tarfile.TarInfo:
 def honest(rng: random.Random) -> tuple[str, dict[str, Any]]:
     """A call that has an answer."""
     run = rng.choice(RUNS)
-    return rng.choice([
+    calls: list[tuple[str, dict[str, Any]]] = ([
         ("runs", {"folder": OWN}), ("digest", {"run": run, "budget": 300}), ("hotspots", {"run": run}),
         ("kernel", {"run": run}), ("advise", {"run": run}), ("compare", {"base": run, "new": run}),
         ("query", {"run": run, "sql": "SELECT count(*) AS n FROM launches"}),
     ])  # fmt: skip
+    return rng.choice(calls)
 
 
 def hostile(rng: random.Random, names: list[str], outside: str) -> tuple[str, dict[str, Any]]:

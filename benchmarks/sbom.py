@@ -83,7 +83,7 @@ def licence_of(package: Distribution) -> str:
 def bill_of_materials(wanted: list[Requirement]) -> tuple[dict[str, Any], list[str]]:
     """The document, and the names of what is not installed."""
     found, requires, missing = installed(wanted)
-    components = []
+    components: list[dict[str, Any]] = []
     for name, package in sorted(found.items()):
         licence = licence_of(package)
         purl = f"pkg:pypi/{name}@{package.version}"

@@ -52,8 +52,7 @@ def counters(path: Path) -> list[str]:
 
 
 def advice_after(path: Path, change: Change) -> KernelAdvice | None:
-    (found,) = advice_on_table(path, change).kernels or [None]
-    return found
+    return next(iter(advice_on_table(path, change).kernels), None)
 
 
 def advice_on_table(path: Path, change: Change) -> Advice:
