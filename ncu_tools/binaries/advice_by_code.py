@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from ncu_launch.files.toml_tables import table_beside
+from ncu_parsers.binaries.kernel_resources import KernelResources
 from ncu_parsers.ncu_rep.sass.sass_text import Instruction
 
 from ncu_tools.binaries.code_places import spilled_bytes
@@ -32,28 +33,31 @@ _LOCAL = frozenset({"LDL", "STL"})
 
 @dataclass(frozen=True)
 class CodeFinding:
-    """One lever on one kernel: `count` of `unit` in the code, `in_loops` of them, and the place with most."""
+    """One lever on one kernel: `count` of `unit` in the code, `in_loops` of them, and the place with most.
+
+    These two are None where the instructions are not known.
+    """
 
     lever: str
     count: int
-    in_loops: int
+    in_loops: int | None
     unit: str
-    place: str
+    place: str | None
     says: str
 
     @property
     def title(self) -> str:
         """The lever in words."""
-        return str(_told()[self.lever]["title"])
+        return str(_texts()[self.lever]["title"])
 
     @property
     def remedy(self) -> str:
         """What to change."""
-        return str(_told()[self.lever]["remedy"])
+        return str(_texts()[self.lever]["remedy"])
 
 
 @cache
-def _told() -> dict[str, dict[str, str]]:
+def _texts() -> dict[str, dict[str, str]]:
     return dict(table_beside(__file__, "code_levers"))
 
 
@@ -89,6 +93,13 @@ class _Kernel:
         return sum(place in self.in_loops for place in places)
 
 
+def advice_without_instructions(kernel: KernelResources) -> list[CodeFinding]:
+    """What a file says without its instructions: spilled bytes, neither where nor how many in loops."""
+    if kernel.spills is None or not kernel.spills.bytes:
+        return []
+    return [CodeFinding("spills", kernel.spills.bytes, None, "byte", None, _spilled(kernel.spills.bytes, kernel))]
+
+
 def advice_by_code(listing: CodeListing, facts: StaticFacts) -> list[CodeFinding]:
     """The findings on a kernel, those in loops first."""
     kernel = _Kernel(listing, facts)
@@ -102,9 +113,12 @@ def _spills(kernel: _Kernel) -> Iterator[CodeFinding]:
     if places:
         inside = sum(spilled[kernel.listing.offsets[place]] for place in places if place in kernel.in_loops)
         whole = sum(spilled.values())
-        limit = kernel.listing.kernel.resources.register_limit
-        says = f"{whole:,} bytes spilled, {inside:,} of them in loops; the compiler could take {limit or '?'} registers"
+        says = _spilled(whole, kernel.listing.kernel.resources, f", {inside:,} of them in loops")
         yield CodeFinding("spills", whole, inside, "byte", kernel.where(places), says)
+
+
+def _spilled(count: int, kernel: KernelResources, in_loops: str = "") -> str:
+    return f"{count:,} bytes spilled{in_loops}; the compiler could take {kernel.register_limit or '?'} registers"
 
 
 def _local_arrays(kernel: _Kernel) -> Iterator[CodeFinding]:

@@ -50,9 +50,7 @@ Row = dict[str, Any]
 
 @click.command()
 @click.argument("runs", nargs=2, metavar="OLD NEW")
-@click.option(
-    "--kernel", "name", metavar="REGEX", help="Only kernels with this in their name; one alone shows its diff."
-)
+@click.option("--kernel", "name", metavar="REGEX", help="Kernels with this in their name; one alone shows its diff.")
 @architecture_option
 @click.option("--every", is_flag=True, help="Show kernels whose code is the same too; JSON and CSV always have them.")
 @click.option(

@@ -68,11 +68,17 @@ def test_the_command_puts_loops_first_and_says_that_times_are_not_known(monkeypa
     assert [row["lever"] for row in answer["rows"]] == ["float-constants"]
 
 
-def test_the_command_needs_a_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_disassembler_the_command_names_spilled_bytes_and_what_the_rest_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     use_no_disassembler(monkeypatch)
-    done = ran("advise", CUBIN)
-    assert done.exit_code == 1
-    assert "pip install triton" in done.stderr
+    done = ran("advise", CUBIN, "--format", "json")
+    assert done.exit_code == 0
+    answer = json.loads(done.stdout)
+    assert [(row["kernel"], row["lever"], row["in_loops"], row["place"]) for row in answer["rows"]] == [
+        ("crowded", "spills", None, None)
+    ]
+    assert any("pip install triton" in note for note in answer["notes"])
 
 
 @pytest.mark.parametrize("output", ["text", "json", "csv", "markdown"])

@@ -27,7 +27,7 @@ MOST_KERNELS = 200
 
 @click.command()
 @click.argument("run", metavar="BINARY")
-@click.option("--kernel", "name", metavar="REGEX", help="Only kernels with this in their name.")
+@click.option("--kernel", "name", metavar="REGEX", help="Kernels with this in their name.")
 @architecture_option
 @top_option("findings")
 @format_option
@@ -36,7 +36,8 @@ def command(run: str, name: str | None, architecture: str | None, top: int | Non
 
     Looked for are spills, arrays in local memory, narrow accesses side by side, divisions, double constants in float
     code, index arithmetic in loops, and sums of products without tensor instructions; what is in loops comes first.
-    Needs nvdisasm (CUDA, or pip install triton). What a lever saves is said from a report of a run: advise REPORT.
+    All but spilled bytes needs nvdisasm (CUDA, or pip install triton). What a lever saves is said from a report of a
+    run: advise REPORT.
 
     \b
     Example:
@@ -48,8 +49,6 @@ def command(run: str, name: str | None, architecture: str | None, top: int | Non
     from ncu_tools.binaries.kernel_listing import has_disassembler, needs_disassembler
     from ncu_tools.report.head import Head
 
-    if not has_disassembler():
-        raise needs_disassembler("Advice by code alone")
     reading = CodeReading()
     wanted = Wanted(run, name, architecture, reading)
     kernels = heapq.nlargest(MOST_KERNELS, (one for one in wanted if not one.library), key=_size)
@@ -57,6 +56,8 @@ def command(run: str, name: str | None, architecture: str | None, top: int | Non
     rows.sort(key=lambda row: not row["in_loops"])
     shown = rows_shown(top, output_format)
     notes = [BY_CODE, *_remedies(rows[:shown]), *notes_on(reading)]
+    if not has_disassembler():
+        notes.insert(0, needs_disassembler("Advice on more than spilled bytes").paragraph)
     if wanted.count > len(kernels):
         left = wanted.count - len(kernels)
         notes.append(f"{counted(left, 'kernel was', 'kernels were')} left out: smaller ones, or a licence forbids it")
@@ -70,14 +71,15 @@ def _size(kernel: FoundKernel) -> int:
 
 
 def _rows(kernel: FoundKernel) -> list[dict[str, Any]]:
-    from ncu_tools.binaries.advice_by_code import advice_by_code
+    from ncu_tools.binaries.advice_by_code import advice_by_code, advice_without_instructions
     from ncu_tools.binaries.code_names import readable_code_name
     from ncu_tools.binaries.kernel_listing import listing_of
     from ncu_tools.binaries.static_facts import facts_of
 
     listing = listing_of(kernel)
-    if listing is None:
-        return []
+    findings = (
+        advice_without_instructions(kernel.resources) if listing is None else advice_by_code(listing, facts_of(listing))
+    )
     return [
         {
             "kernel": readable_code_name(kernel.resources.name),
@@ -92,7 +94,7 @@ def _rows(kernel: FoundKernel) -> list[dict[str, Any]]:
             "says": one.says,
             "remedy": one.remedy,
         }
-        for one in advice_by_code(listing, facts_of(listing))
+        for one in findings
     ]
 
 
