@@ -25,7 +25,9 @@ def test_a_file_in_the_root_is_found_by_its_relative_and_its_whole_path(served: 
     assert served.name_of(found) == "report.csv"
 
 
-@pytest.mark.parametrize("name", ["../secret.csv", "/etc/passwd", "runs/../../secret.csv", "s3://bucket/run", "\0", "a\0b", "x" * 5000])
+@pytest.mark.parametrize(
+    "name", ["../secret.csv", "/etc/passwd", "runs/../../secret.csv", "s3://bucket/run", "\0", "a\0b", "x" * 5000]
+)
 def test_a_path_out_of_the_root_is_refused(served: ServedFolder, name: str) -> None:
     with pytest.raises(WrongUsage, match=r"not below the root|does not exist"):
         served.path_of(name)
