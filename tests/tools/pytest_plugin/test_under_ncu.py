@@ -106,7 +106,7 @@ def test_the_process_under_ncu_takes_what_was_measured_before_and_ends_after_its
         "threads": None,
     }
     monkeypatch.setenv(CHILD, json.dumps([before]))
-    pytester.makepyfile(test_kernels=TEST + "\n\ndef test_next():\n    Path('next').touch()\n")
+    pytester.makepyfile(test_in_the_child=TEST + "\n\ndef test_next():\n    Path('next').touch()\n")
     done = runner(pytester)("-p", "no:terminal")
     assert done.ret == 0
     assert (pytester.path / "calls.txt").read_text("utf-8") == "b" * (CALLS + 1)

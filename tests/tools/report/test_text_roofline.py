@@ -246,7 +246,8 @@ class TestInAPipeOrFile:
         assert json.loads(text)["scene"]
         (tmp_path / "plot.json").write_text(text)
         assert run(["roofline", str(tmp_path / "plot.json")]) == 0
-        assert capsys.readouterr().out == text_picture(scene(), TextStyle()) + "\n\n"
+        titled = replace(scene(), title="d01-wide-raw.csv, NVIDIA A100-PCIE-40GB")
+        assert capsys.readouterr().out == text_picture(titled, TextStyle()) + "\n\n"
 
     def test_a_pipe_whose_encoding_is_unknown_gets_ascii(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from ncu_tools.cli.tables.roofline_pictures import style_of_output

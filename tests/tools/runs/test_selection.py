@@ -149,7 +149,7 @@ class TestCommands:
     def test_roofline_draws_the_selection_with_its_title(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
         found = asked(capsys, "roofline", file, "--kernel", "gemm", "--device", "0")
         assert [row["kernel"] for row in found["rows"]] == ["gemm"]
-        assert found["scene"]["title"] == "kernels with gemm, device 0"
+        assert found["scene"]["title"] == "own.parquet, kernels with gemm, device 0"
 
     def test_layers_has_the_launches_of_the_selection(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
         found = asked(capsys, "layers", file, "--kernel", "gemm")

@@ -41,8 +41,8 @@ def test_every_entry_is_a_column_of_a_table() -> None:
     modules = [one.name for one in pkgutil.walk_packages(ncu_tools.__path__, "ncu_tools.") if not one.ispkg]
     used = {one.key for one in columns_in(name.removeprefix("ncu_tools.") for name in modules)}
     for path in SOURCES:
-        for names in re.findall(r'columns?\(\s*"([^"]*)"', path.read_text("utf-8")):
-            used |= {word.partition("~")[0] for word in names.split()}
+        for names in re.findall(r'columns?\(\s*((?:"[^"]*"\s*)+)', path.read_text("utf-8")):
+            used |= {word.partition("~")[0] for word in names.replace('"', " ").split()}
     assert every_entry().keys() - used == NAMED_BY_SIDE
 
 
