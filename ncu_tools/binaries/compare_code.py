@@ -122,7 +122,7 @@ def _by_instructions(base: FoundKernel, new: FoundKernel) -> CodePair:
 
 def _listings(base: FoundKernel, new: FoundKernel) -> tuple[CodeListing, CodeListing] | None:
     """The instructions of both; None where a licence forbids it, or nothing here reads them."""
-    if base.library or new.library or not has_disassembler():
+    if base.closed_library or new.closed_library or not has_disassembler():
         return None
     one, other = listing_of(base), listing_of(new)
     return None if one is None or other is None else (one, other)

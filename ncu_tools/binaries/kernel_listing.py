@@ -122,6 +122,6 @@ def normalised(text: str) -> str:
 
 def line_of_kernel(kernel: FoundKernel) -> LinePlace | None:
     """The line of a kernel's first instruction; None without -lineinfo, or where a licence forbids a look."""
-    cubin = None if kernel.library else cubin_with(kernel)
+    cubin = None if kernel.closed_library else cubin_with(kernel)
     debug = None if cubin is None else kernel_debug(cubin.content, kernel.resources.name)
     return debug.lines[min(debug.lines)] if debug is not None and debug.lines else None

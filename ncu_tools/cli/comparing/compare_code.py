@@ -205,7 +205,7 @@ def _unread(pairs: Sequence[CodePair]) -> Iterator[str]:
     from ncu_tools.binaries.compare_code import CodeChange
     from ncu_tools.binaries.kernel_listing import needs_disassembler
 
-    if any(one.change is CodeChange.BYTES_DIFFER and not one.either.library for one in pairs):
+    if any(one.change is CodeChange.BYTES_DIFFER and not one.either.closed_library for one in pairs):
         yield needs_disassembler("Whether code whose bytes differ is the same").paragraph
 
 

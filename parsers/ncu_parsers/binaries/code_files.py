@@ -46,13 +46,13 @@ BEGINNINGS = (MAGIC, FATBIN, ARCHIVE)
 class FoundKernel:
     """A kernel, the file that it is in, and the number of its image there.
 
-    `library` names the one whose licence forbids disassembly; "" for all other code.
+    `closed_library` names the library of NVIDIA whose licence forbids disassembly; "" for all other code.
     """
 
     resources: KernelResources
     path: str
     image: int
-    library: str = ""
+    closed_library: str = ""
 
 
 @dataclass
@@ -233,9 +233,9 @@ def cubin_with(kernel: FoundKernel) -> Cubin | None:
 
     Raises `NcuBenchError` if the licence of its library forbids disassembly, or the file cannot be read.
     """
-    if kernel.library:
+    if kernel.closed_library:
         raise NcuBenchError(
-            f"{kernel.resources.name} is of {kernel.library}, whose licence forbids disassembly.",
+            f"{kernel.resources.name} is of {kernel.closed_library}, whose licence forbids disassembly.",
             advice="Its registers, shared memory and occupancy are known: ncu-bench kernel FILE.",
         )
     try:

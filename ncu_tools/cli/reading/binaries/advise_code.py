@@ -51,7 +51,7 @@ def command(run: str, name: str | None, architecture: str | None, top: int | Non
 
     reading = CodeReading()
     wanted = Wanted(run, name, architecture, reading)
-    kernels = heapq.nlargest(MOST_KERNELS, (one for one in wanted if not one.library), key=_size)
+    kernels = heapq.nlargest(MOST_KERNELS, (one for one in wanted if not one.closed_library), key=_size)
     rows = [row for one in sorted(kernels, key=lambda one: (one.path, one.image)) for row in _rows(one)]
     rows.sort(key=lambda row: not row["in_loops"])
     shown = rows_shown(top, output_format)

@@ -150,7 +150,7 @@ def _rows(kept: list[FoundKernel]) -> list[Row]:
             "kernel": names[one.resources.name],
             "file": one.path,
             "image": one.image,
-            "library": one.library or None,
+            "library": one.closed_library or None,
         }
         for one in kept
     ]
@@ -234,7 +234,7 @@ def _rows_of_code(kernel: FoundKernel, ptx: PtxKernel | None) -> tuple[list[Row]
     from ncu_tools.binaries.static_facts import facts_of
 
     rows = [*code_rows.resource_rows(kernel.resources, ptx), *code_rows.occupancy_rows(kernel.resources)]
-    listing = None if kernel.library else listing_of(kernel)
+    listing = None if kernel.closed_library else listing_of(kernel)
     if listing is None:
         return rows, [_why_no_instructions(kernel)], None
     facts = facts_of(listing)
@@ -247,8 +247,8 @@ def _rows_of_code(kernel: FoundKernel, ptx: PtxKernel | None) -> tuple[list[Row]
 def _why_no_instructions(kernel: FoundKernel) -> str:
     from ncu_tools.binaries.kernel_listing import has_disassembler, needs_disassembler
 
-    if kernel.library:
-        return f"instructions are not shown: the licence of {kernel.library} forbids disassembly"
+    if kernel.closed_library:
+        return f"instructions are not shown: the licence of {kernel.closed_library} forbids disassembly"
     if kernel.resources.code_bytes is None:
         return "what ptxas or cuobjdump printed holds no instructions: name the binary itself"
     if not has_disassembler():

@@ -98,7 +98,7 @@ def command(
 
 def _largest(wanted: Wanted, run: str) -> tuple[FoundKernel, int]:
     """The kernel with most code among those asked for, and how many others there are."""
-    with_code = [one for one in wanted if not one.library] if wanted.name else _only_largest(wanted)
+    with_code = [one for one in wanted if not one.closed_library] if wanted.name else _only_largest(wanted)
     if not with_code:
         raise WrongUsage(
             f"{run} holds no kernel whose instructions can be shown.",
@@ -110,7 +110,7 @@ def _largest(wanted: Wanted, run: str) -> tuple[FoundKernel, int]:
 
 def _only_largest(wanted: Wanted) -> list[FoundKernel]:
     largest = max(
-        (one for one in wanted if not one.library), key=lambda one: one.resources.code_bytes or 0, default=None
+        (one for one in wanted if not one.closed_library), key=lambda one: one.resources.code_bytes or 0, default=None
     )
     return [] if largest is None else [largest]
 
