@@ -38,25 +38,25 @@ def main() -> int:
 
 def listed() -> None:
     """Print each part with the chunks that were tried on this code."""
-    commit, known = account.commit_of_code(), account.load()
-    print(f"python -m tests.nightly PART (code: {commit})")
+    known = account.load()
+    print(f"python -m tests.nightly PART (code: {account.commit_of_code()})")
     for name, cases in parts().items():
         chunks = sum(case.chunks for case in cases)
-        done = sum(
-            len(known[case.name].chunks) for case in cases if case.name in known and known[case.name].commit == commit
-        )
+        done = chunks - sum(len(waiting_chunks(case, known)) for case in cases)
         print(f"  {name:16} {len(cases):3} cases, {done} of {chunks} chunks tried")
+
+
+def waiting_chunks(case: Case, known: dict[str, Tried]) -> list[int]:
+    """The chunks of a case that were not tried on its code as it is."""
+    tried = known.get(case.name)
+    done = tried.chunks if tried is not None and tried.commit == account.commit_of_code(case.code) else []
+    return [chunk for chunk in range(case.chunks) if chunk not in done]
 
 
 def go_on(cases: list[Case], seconds: float, at_once: int) -> int:
     """Try the chunks that were not tried on this code, case by case in turns, until the time is up."""
-    commit, known, deadline = account.commit_of_code(), account.load(), time.monotonic() + seconds
-    waiting = [
-        (chunk, case)
-        for case in cases
-        for chunk in range(case.chunks)
-        if case.name not in known or known[case.name].commit != commit or chunk not in known[case.name].chunks
-    ]
+    known, deadline = account.load(), time.monotonic() + seconds
+    waiting = [(chunk, case) for case in cases for chunk in waiting_chunks(case, known)]
     waiting.sort(key=lambda one: one[0])  # every case a chunk, before any case its second
     found = 0
     running: dict[Future[Tried], tuple[int, Case]] = {}
@@ -76,6 +76,7 @@ def go_on(cases: list[Case], seconds: float, at_once: int) -> int:
                         f"{case.name} {chunk + 1}/{case.chunks}: {LEFT} after {done.result().seconds:.0f} s", flush=True
                     )
                     continue
+                commit = account.commit_of_code(case.code)
                 tried = replace(done.result(), commit=commit, day=date.today().isoformat())
                 known = account.load()
                 account.add(known, case.name, chunk, tried)

@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("account.json")
-CODE = ("launch", "parsers", "ncu_tools", "setup.py")
-"""What decides whether earlier inputs were tried on the code as it is."""
+READERS = ("launch", "parsers", "setup.py")
+CODE = (*READERS, "ncu_tools")
+"""What decides whether earlier inputs were tried on the code as it is: all of it, or the readers alone."""
 
 
 @dataclass
@@ -32,10 +34,11 @@ class Tried:
     said: str = ""
 
 
-def commit_of_code() -> str:
+@cache
+def commit_of_code(code: tuple[str, ...] = CODE) -> str:
     """The last commit that changed the code, with "+" where files were changed since."""
-    last = _git("log", "-1", "--format=%h", "--abbrev=8", "--", *CODE).strip()
-    return last + ("+" if _git("status", "--porcelain", "--", *CODE).strip() else "")
+    last = _git("log", "-1", "--format=%h", "--abbrev=8", "--", *code).strip()
+    return last + ("+" if _git("status", "--porcelain", "--", *code).strip() else "")
 
 
 def _git(*words: str) -> str:

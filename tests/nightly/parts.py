@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tests.nightly.account import ROOT, Tried, commit_of_code
+from tests.nightly.account import CODE, READERS, ROOT, Tried, commit_of_code
 
 FINDINGS = ROOT / "nightly-findings"
 INPUTS = 1_000_000
@@ -28,6 +28,10 @@ TARGETS = {
     "fuzz-binary": ("ncu-rep", "cubin", "compiled-code"),
 }
 """Parts -> targets of tests/fuzz that atheris mutates, guided by the code that an input reaches."""
+ANALYSED = (
+    "source-pages", "rocprofv3", "xplane", "pftrace", "warp-ranges", "parquet-bytes", "parquet-schema", "machine", "log",
+)  # fmt: skip
+"""Targets that use `ncu_tools` too; a change there leaves what was tried of the others as it is."""
 CHUNK_OF_TARGET = dict.fromkeys(("nsys-bytes", "nsys-cells", "parquet-bytes", "parquet-schema", "bench"), 2000)
 CHUNK = 5000
 """Inputs of a chunk: fewer where a hundred are tried per second."""
@@ -54,11 +58,15 @@ MUTATED = (
 
 @dataclass(frozen=True)
 class Case:
-    """Something that is tried in `chunks` pieces, each by `run`, which gets the number of its piece and its seconds."""
+    """Something that is tried in `chunks` pieces, each by `run`, which gets the number of its piece and its seconds.
+
+    `code` are the folders whose next change makes all pieces wait again.
+    """
 
     name: str
     chunks: int
     run: Callable[[int, float], Tried]
+    code: tuple[str, ...] = CODE
 
 
 def _called(seconds: float, *words: str) -> subprocess.CompletedProcess[str]:
@@ -74,14 +82,18 @@ def _called(seconds: float, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 124, "", LEFT)
 
 
-def _night() -> int:
+def _night(code: tuple[str, ...]) -> int:
     """A number below 10,000 that follows from the commit of the code: each commit meets other inputs."""
-    return int(commit_of_code().rstrip("+"), 16) % 10_000
+    return int(commit_of_code(code).rstrip("+"), 16) % 10_000
+
+
+def _code_of(target: str) -> tuple[str, ...]:
+    return CODE if target in ANALYSED else READERS
 
 
 def _fuzzed(target: str, inputs: int) -> Callable[[int, float], Tried]:
     def run(chunk: int, seconds: float) -> Tried:
-        seed = 1 + chunk + 1000 * _night()
+        seed = 1 + chunk + 1000 * _night(_code_of(target))
         folder = FINDINGS / f"{target}-{seed}"
         shutil.rmtree(folder, ignore_errors=True)  # what an earlier night found there counts no more
         done = _called(
@@ -98,7 +110,7 @@ def _fuzzed(target: str, inputs: int) -> Callable[[int, float], Tried]:
 
 def _compared(name: str, inputs: int) -> Callable[[int, float], Tried]:
     def run(chunk: int, seconds: float) -> Tried:
-        first = chunk * inputs + COMPARED * _night()
+        first = chunk * inputs + COMPARED * _night(READERS)
         done = _called(
             seconds, "-m", "tests.fuzz.oracle", name, "--inputs", str(inputs), "--first", str(first), "--json"
         )
@@ -169,9 +181,13 @@ def parts() -> dict[str, list[Case]]:
     found: dict[str, list[Case]] = {}
     for part, targets in TARGETS.items():
         sizes = {target: CHUNK_OF_TARGET.get(target, CHUNK) for target in targets}
-        found[part] = [Case(f"mutated: {one}", INPUTS // sizes[one], _fuzzed(one, sizes[one])) for one in targets]
+        found[part] = [
+            Case(f"mutated: {one}", INPUTS // sizes[one], _fuzzed(one, sizes[one]), _code_of(one)) for one in targets
+        ]
     sizes = {one: CHUNK_OF_FORMAT.get(one, 1000) for one in FORMATS}
-    found["values"] = [Case(f"values: {one}", COMPARED // sizes[one], _compared(one, sizes[one])) for one in FORMATS]
+    found["values"] = [
+        Case(f"values: {one}", COMPARED // sizes[one], _compared(one, sizes[one]), READERS) for one in FORMATS
+    ]
     for part, place in _folders_of_tests():
         found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT)))
     kills = ("-m", "tests.support.faults", "--kills", "20", "--seed", "CHUNK")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dis import get_instructions
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
 
 from benchmarks.mutation import CORE
 from tests.conftest import ROOT
+from tests.fuzz import targets
 from tests.fuzz.campaign import NAMES
 from tests.fuzz.oracle.formats import FORMATS
 from tests.nightly import __main__ as nightly
@@ -38,7 +41,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
             tried.append(chunk)
             return Tried("", inputs=10, findings=findings, said=(says or {}).get(chunk, ""))
 
-        monkeypatch.setattr(account, "commit_of_code", lambda: commit)
+        monkeypatch.setattr(account, "commit_of_code", lambda code: commit)
         nightly.go_on([Case("a case", 3, one)], seconds, 1)
         return tried
 
@@ -81,6 +84,19 @@ class TestTheParts:
         files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
         alone = [file for file in files if not any(file.is_relative_to(place) for place in places)]
         assert alone == []
+
+    def test_know_which_targets_use_more_than_readers(self) -> None:
+        """A target that calls `ncu_tools`, itself or through a function of tests/fuzz/targets.py, is analysed."""
+        tools = {one for one, value in vars(targets).items() if "ncu_tools" in getattr(value, "__module__", "")}
+        own = {
+            one: {step.argval for step in get_instructions(value) if step.opname == "LOAD_GLOBAL"}
+            for one, value in vars(targets).items()
+            if isfunction(value)
+        }
+        while more := {one for one, names in own.items() if one not in tools and tools & names}:
+            tools |= more
+        using = {name for name, target in targets.TARGETS.items() if target.run.__name__ in tools}
+        assert using == {*parts.ANALYSED}
 
     def test_have_cases_of_different_names(self) -> None:
         names = [case.name for cases in parts.parts().values() for case in cases]
