@@ -13,6 +13,8 @@ from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ncu_tools.timeline.levers.model_modes import PredictedMode
 
     Row = dict[str, Any]
@@ -26,6 +28,7 @@ SHOWN = columns(
     "check.measured_ns check.off check.holds check.reason"
 )
 NOT_PREDICTED = "on a GPU the prediction needs a recording: ncu-bench advise TRACE; what is here was measured alone"
+STOPPED_EARLY = "stopped before every mode was measured; type the command again for the rest"
 
 
 @click.command()
@@ -58,6 +61,7 @@ def command(
     """
     from tempfile import TemporaryDirectory
 
+    from ncu_launch.errors import NcuBenchError
     from ncu_launch.targets.model_name_check import misspelt
 
     from ncu_tools.timeline.levers.model_modes import model_of
@@ -67,19 +71,26 @@ def command(
         raise wrong
     rows: list[Row] = []
     notes: list[str] = []
-    with TemporaryDirectory() as scratch, status_and_lines() as (status, _):
-        for model in targets:
-            status(f"{model}: profile")
-            mine, on_it = _checked(model, batch_size, device, max_time, (output or Path(scratch)) / model, status)
-            rows += mine
-            notes += [one for one in on_it if one not in notes]
-    show(Table("check", SHOWN if output_format in ("text", "markdown") else COLUMNS, rows, notes), output_format)
+    table = Table("check", SHOWN if output_format in ("text", "markdown") else COLUMNS, rows, notes)
+    try:
+        with TemporaryDirectory() as scratch, status_and_lines() as (status, _):
+            for model in targets:
+                status(f"{model}: profile")
+                folder = (output or Path(scratch)) / model
+                for row in _checked(model, batch_size, device, max_time, folder, status, notes):
+                    rows.append(row)
+    except (KeyboardInterrupt, NcuBenchError):  # what was measured is shown before it
+        if rows:
+            notes.append(STOPPED_EARLY)
+            show(table, output_format)
+        raise
+    show(table, output_format)
 
 
 def _checked(
-    model: str, batch_size: int, device: str, max_time: float, folder: Path, status: Any
-) -> tuple[list[Row], list[str]]:
-    """The rows of a model, one per mode but eager, and notes."""
+    model: str, batch_size: int, device: str, max_time: float, folder: Path, status: Any, notes: list[str]
+) -> Iterator[Row]:
+    """Yield the row of each mode of a model but eager, once it was measured; `notes` gets what is not predicted."""
     from ncu_launch.bench.latency_statistics import Effort
     from ncu_launch.bench.point_outcomes import OK
     from ncu_launch.bench.sweep import Sweep, points, rows_of
@@ -97,15 +108,17 @@ def _checked(
     plain = Sweep((model,), (batch_size,), devices=(device,))
     eager = measured(plain)
     if eager["outcome"] != OK:
-        return [row_of(model, "eager", eager, eager, None)], []
+        yield row_of(model, "eager", eager, eager, None)
+        return
     on_cpu = eager["device"] == "cpu"
     asked = {COMPILE: replace(plain, modes=("compile",)), CHANNELS_LAST: replace(plain, channels_last=True)}
     if not on_cpu:
         asked["CUDA graph"] = replace(plain, modes=("cudagraph",))
-    by_mode = {mode: measured(sweep) for mode, sweep in asked.items()}
     predicted = _predicted(model, batch_size, folder, eager["latency_mean_ns"]) if on_cpu else {}
-    notes = [] if on_cpu else [NOT_PREDICTED]
-    return [row_of(model, mode, row, eager, predicted.get(mode)) for mode, row in by_mode.items()], notes
+    if not on_cpu and NOT_PREDICTED not in notes:
+        notes.append(NOT_PREDICTED)
+    for mode, sweep in asked.items():
+        yield row_of(model, mode, measured(sweep), eager, predicted.get(mode))
 
 
 def _predicted(model: str, batch_size: int, folder: Path, eager_ns: float) -> dict[str, PredictedMode]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from ncu_launch.errors import NcuBenchError
 
+from ncu_tools.cli.collecting import model_check
 from ncu_tools.cli.collecting.model_check import row_of
 from ncu_tools.timeline.levers.model_modes import CHANNELS_LAST, COMPILE, PredictedMode, model_of, predicted_modes
 from tests.support.ran import ran
@@ -62,6 +64,20 @@ def test_a_mode_that_could_not_run_says_what_it_lacks_and_one_that_did_how_far_o
     assert (ran["off"], ran["holds"], ran["reason"]) == (0.25, True, None)
     failed = row_of("net", COMPILE, {"outcome": "error", "reason": "no C++ compiler"}, eager, one)
     assert (failed["off"], failed["holds"], failed["reason"]) == (None, None, "no C++ compiler")
+
+
+def test_ctrl_c_shows_the_modes_that_were_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(model: str, *_: Any) -> Iterator[dict[str, Any]]:
+        if model == "resnet34":
+            raise KeyboardInterrupt
+        yield row_of(model, COMPILE, {"outcome": "ok", "latency_mean_ns": 8e6}, {"latency_mean_ns": 12e6}, None)
+
+    monkeypatch.setattr(model_check, "_checked", checked)
+    result = ran("advise", "resnet18", "resnet34", "--check")
+    assert result.exit_code == 130
+    assert "resnet18" in result.stdout
+    assert result.stdout.split()[-2:] == ["8", "ms"]
+    assert model_check.STOPPED_EARLY in result.stderr
 
 
 def test_a_run_of_a_model_stands_for_the_model(tmp_path: Path) -> None:
