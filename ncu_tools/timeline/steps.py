@@ -24,14 +24,16 @@ from ncu_parsers.timelines.activity.activity import (
     MISSING,
     NVTX,
     OS_CALL,
+    ApiCalls,
     GpuOperations,
     HostRanges,
     Integers,
 )
 
+from ncu_tools.timeline.call_kinds import facts
 from ncu_tools.timeline.communication import is_communication
 from ncu_tools.timeline.gaps import CAUSES, Gaps
-from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
+from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask, grouped
 from ncu_tools.timeline.step_energy import StepEnergy
 from ncu_tools.timeline.verdict import StepVerdict, metrics_of, verdict_of
 
@@ -41,6 +43,9 @@ REPEATED, REPEATS_NEEDED, PERIOD_NEEDED = 2 / 3, 3, 2
 """A kernel marks steps if this share of what lies between its launches is the same sequence of kernels."""
 
 WHOLE, REPETITION = "whole recording", "repetition"
+BEHIND_EARLIER_WORK = "behind earlier work"
+LEAST_CUT = 0.05
+"""A recording is cut to its steps if at least this share of it lies outside; most of a GPU's work outside of one."""
 
 
 @dataclass(frozen=True)
@@ -265,6 +270,31 @@ def windows_by_repetition(operations: GpuOperations, call: Integers) -> tuple[li
                        if stop > start]  # fmt: skip
             return windows, how
     return None
+
+
+def window_behind_earlier_work(
+    operations: GpuOperations, call: Integers, calls: ApiCalls
+) -> tuple[list[StepWindow], str] | None:
+    """The time behind work from before the recording, as one step; None if the GPU did no such work, or else much more.
+
+    A stream had waited for such work if its first operation starts long after its call (`call`, its row for each
+    operation) returned, and nothing recorded ran on the GPU in between. The last such stream counts.
+    """
+    free = None
+    for rows in grouped(np.unique(operations.stream, return_inverse=True)[1]):
+        first = int(rows[np.argmin(operations.start[rows])])
+        begun = int(operations.start[first])
+        if call[first] < 0 or begun - int(calls.end[call[first]]) < facts()["in_flight"]["least_ns"]:
+            continue
+        if not ((operations.start < begun) & (operations.end > int(calls.start[call[first]]))).any():
+            free = max(begun, free or begun)
+    if free is None:
+        return None
+    lasts = operations.end - operations.start
+    if lasts[operations.start < free].sum() > LEAST_CUT * lasts.sum():
+        return None
+    window = StepWindow(BEHIND_EARLIER_WORK, free, int(operations.end.max()))
+    return [window], "the part of the recording behind work of the GPU from before it"
 
 
 def _cut(name: str, most: int = 60) -> str:

@@ -62,6 +62,7 @@ from ncu_tools.timeline.steps import (
     step_ranges,
     sums_of_steps,
     typical_step,
+    window_behind_earlier_work,
     windows_by_repetition,
     windows_of_iterations,
     windows_of_ranges,
@@ -343,7 +344,10 @@ def step_windows(
         return [], NO_STEP_HERE, []
     if (operations.iteration != MISSING).any():
         return windows_of_iterations(operations), "iterations that the recording names", []
-    return (*(windows_by_repetition(operations, call) or ([], "")), [])
+    found_alone = windows_by_repetition(operations, call) or window_behind_earlier_work(
+        operations, call, activity.calls
+    )
+    return (*(found_alone or ([], "")), [])
 
 
 def _launched(activity: Activity, call: Integers) -> LaunchTimes:

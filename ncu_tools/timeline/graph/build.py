@@ -364,7 +364,7 @@ class _Builder:
 
         Nothing that was recorded ran on its GPU since its launch.
         """
-        order, operations, least = self.order, self.activity.operations, graph_facts()["in_flight"]["least_ns"]
+        order, operations, least = self.order, self.activity.operations, facts()["in_flight"]["least_ns"]
         first = order.bounds[:-1]
         late = found.time[self.entry[first]] - expected(found)[self.entry[first]]
         waited = order.start[first] - self.returned[first] >= least

@@ -15,13 +15,10 @@ from ncu_parsers.timelines.activity.activity import (
     Overheads,
 )
 
-from ncu_tools.timeline.graph.step_graph import Mask, graph_facts
-from ncu_tools.timeline.intervals import grouped
+from ncu_tools.timeline.graph.step_graph import Mask
 from ncu_tools.timeline.launch_links import launching_calls
+from ncu_tools.timeline.steps import BEHIND_EARLIER_WORK, LEAST_CUT
 from ncu_tools.timeline.timeline import recording_of, step_windows
-
-LEAST_CUT = 0.05
-"""Share of a recording outside of its steps from which on it is cut to them."""
 
 OfHost = TypeVar("OfHost", ApiCalls, HostRanges, Overheads)
 
@@ -53,48 +50,24 @@ def recorded_steps(activity: Activity) -> RecordedSteps:
     """
     whole = recording_of(activity)
     call = launching_calls(activity)
-    each = []
+    marked, behind = [], []
     for process, device in activity.operations.gpus():
         mine = (activity.operations.process == process) & (activity.operations.device == device)
         rows = np.flatnonzero(mine)
         windows, how, _ = step_windows(activity, process, activity.operations.at(rows), call[rows], None)
-        if windows:
-            each.append((windows, how))
-    if not each:
-        free = _free_of_earlier_work(activity, call)
-        if free is None:
+        if windows and windows[0].name == BEHIND_EARLIER_WORK:
+            behind.append(windows[0].start)
+        elif windows:
+            marked.append((windows, how))
+    if not marked:
+        if not behind:
             return RecordedSteps("recording", 1, *whole)
-        return RecordedSteps("recording behind work from before it", 1, free, whole.end, is_rest=True)
-    start = min(windows[0].start for windows, _ in each)
-    end = max(max(one.end for one in windows) for windows, _ in each)
-    if any(how.startswith("found by repetition") for _, how in each):
+        return RecordedSteps("recording behind work from before it", 1, max(behind), whole.end, is_rest=True)
+    start = min(windows[0].start for windows, _ in marked)
+    end = max(max(one.end for one in windows) for windows, _ in marked)
+    if any(how.startswith("found by repetition") for _, how in marked):
         return RecordedSteps("repeated part of the recording", 1, start, end)
-    return RecordedSteps("step", max(len(windows) for windows, _ in each), start, end)
-
-
-def _free_of_earlier_work(activity: Activity, call: Integers) -> int | None:
-    """When the last stream that had waited for work from before the recording starts its first operation, in ns.
-
-    Such a stream starts long after its call returned, and nothing recorded ran on its GPU in between. None where no
-    stream waited, or where GPUs did more before that than may be left out.
-    """
-    operations, calls, found = activity.operations, activity.calls, None
-    streams = np.stack([operations.process, operations.device, operations.stream])
-    _, of_stream = np.unique(streams, axis=1, return_inverse=True)
-    for rows in grouped(of_stream.reshape(-1)):
-        first = int(rows[np.argmin(operations.start[rows])])
-        begun = int(operations.start[first])
-        if call[first] < 0 or begun - int(calls.end[call[first]]) < graph_facts()["in_flight"]["least_ns"]:
-            continue
-        here = (operations.process == operations.process[first]) & (operations.device == operations.device[first])
-        between = here & (operations.start < begun) & (operations.end > int(calls.start[call[first]]))
-        if not between.any():
-            found = max(begun, found or begun)
-    if found is None:
-        return None
-    before = operations.start < found
-    lasts = operations.end - operations.start
-    return found if lasts[before].sum() <= LEAST_CUT * lasts.sum() else None
+    return RecordedSteps("step", max(len(windows) for windows, _ in marked), start, end)
 
 
 def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:

@@ -11,6 +11,7 @@ from ncu_parsers.timelines.activity.activity import Activity, CollectiveArgument
 from ncu_tools.timeline.graph.evidence import SOUND
 from ncu_tools.timeline.levers.recorded_steps import cut_to, recorded_steps
 from ncu_tools.timeline.levers.step_advice import advice_on_recording
+from ncu_tools.timeline.timeline import timeline
 from tests.support.activities import Call, Operation, Range, recording
 
 US, MS = 1_000, 1_000_000
@@ -85,6 +86,16 @@ def test_time_in_which_the_gpu_ran_work_from_before_the_recording_is_left_out_wi
     assert found.evidence.level == SOUND
     assert len(found.situation.activity.operations) == 2
     assert not len(found.situation.activity.calls)
+
+
+def test_such_time_is_the_step_that_the_timeline_has_a_verdict_on() -> None:
+    (gpu,) = timeline(behind_earlier_work()).gpus
+    assert gpu.typical is not None
+    assert (gpu.typical.name, gpu.typical.span_ns, gpu.typical.verdict.bound) == (
+        "behind earlier work",
+        2 * MS,
+        "kernels",
+    )
 
 
 def test_a_stream_that_waited_while_its_gpu_ran_something_recorded_cuts_nothing() -> None:
