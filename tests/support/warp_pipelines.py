@@ -15,6 +15,8 @@ import numpy.typing as npt
 from ncu_parsers.warp_ranges.warp_trace import TracedLaunch, WarpRanges, Warps, WarpTrace
 
 Numbers = npt.NDArray[np.float64]
+EPOCH = 1_785_326_265_766_439_520
+"""When traces begin: ns since 1970, as run-iket writes them. A double holds them to a quarter of a microsecond."""
 LEAST_WAIT = 20
 """What a wait takes whose release is there already."""
 ACQUIRE, ISSUE, WAIT, MMA, TILE, SYNC = "tma_acquire", "tma_issue", "mma_wait", "mma_issue", "mma_tile", "epi_barrier"
@@ -59,9 +61,13 @@ class Kernel:
 
 @dataclass
 class Simulated:
-    """Records of warps: (block, warp, name, start, end); lives; and what each consumer and the producer waited."""
+    """Records of warps: (block, warp, name, start, end); lives; and what each consumer and the producer waited.
+
+    Times are from 0 on; `origin` is added in the trace.
+    """
 
     kernel: Kernel
+    origin: int = EPOCH
     records: list[tuple[int, int, str, float, float]] = field(default_factory=list)
     lives: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
     sm: dict[int, int] = field(default_factory=dict)
@@ -81,22 +87,22 @@ class Simulated:
         warps = Warps.of(
             np.zeros(len(keys)), [block for block, _ in keys], [warp for _, warp in keys],
             sm=[self.sm[block] for block, _ in keys], tpc=[self.sm[block] // 2 for block, _ in keys],
-            gpc=[self.sm[block] // 4 for block, _ in keys], start=[round(self.lives[key][0]) for key in keys],
-            end=[round(self.lives[key][1]) for key in keys],
+            gpc=[self.sm[block] // 4 for block, _ in keys], start=[self.origin + round(self.lives[key][0]) for key in keys],
+            end=[self.origin + round(self.lives[key][1]) for key in keys],
         )  # fmt: skip
         ranges = WarpRanges(
             np.array([row[one[0], one[1]] for one in self.records], np.int32),
             np.array([names.index(one[2]) for one in self.records], np.int32),
-            np.array([round(one[3]) for one in self.records], np.int64),
-            np.array([round(one[4]) for one in self.records], np.int64),
+            np.array([self.origin + round(one[3]) for one in self.records], np.int64),
+            np.array([self.origin + round(one[4]) for one in self.records], np.int64),
         )  # fmt: skip
         return WarpTrace("simulation", [TracedLaunch("gemm", (self.kernel.blocks, 1, 1))], warps, ranges, names)
 
 
-def simulated(kernel: Kernel, origin: float = 0) -> Simulated:
+def simulated(kernel: Kernel, origin: int = EPOCH) -> Simulated:
     """Run the kernel: blocks in order, each on the SM that is free first."""
-    found = Simulated(kernel)
-    free = [(origin + (kernel.late[sm] if sm < len(kernel.late) else 0), sm) for sm in range(kernel.sms)]
+    found = Simulated(kernel, origin)
+    free = [(float(kernel.late[sm] if sm < len(kernel.late) else 0), sm) for sm in range(kernel.sms)]
     for block in range(kernel.blocks):
         at = min(range(len(free)), key=lambda one: free[one])
         begin, sm = free[at]

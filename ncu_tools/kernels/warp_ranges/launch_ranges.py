@@ -31,6 +31,7 @@ _ROLE = re.compile(r"([\d+\-\s]+)=\s*(.+)")
 class LaunchRanges:
     """Ranges sorted by lane and start, the longer one first; lanes are warps, sorted by block and warp.
 
+    Times are since `origin`, the begin of the first warp: ns since 1970, as run-iket writes them, are no exact doubles.
     `parent` is the row of the innermost range around each, `own` its time without inner ranges; an asynchronous one has
     no parent and none of its own. `begin` and `end` of lanes are the lives of warps, or from the first to the last
     record (`has_lives`). `role` is the number of each lane's role.
@@ -38,6 +39,7 @@ class LaunchRanges:
 
     launch: TracedLaunch
     number: int
+    origin: int
     clock: Clock
     is_aligned: bool
     lane_word: str
@@ -186,14 +188,16 @@ def launch_ranges(
     lane = lane_of[trace.ranges.warp]
     timed = (lane >= 0) & (trace.ranges.end != MISSING)
     lane, name = lane[timed], trace.ranges.name[timed]
-    start, stop = trace.ranges.start[timed], trace.ranges.end[timed]
+    origin = int(begin[rows].min(initial=np.iinfo(np.int64).max))
+    start, stop = trace.ranges.start[timed] - origin, trace.ranges.end[timed] - origin
     order = np.lexsort((-stop, start, lane))
     lane, name, start, stop = lane[order], name[order], start[order], stop[order]
     parent, own, is_async, crossing = _nested(lane, name, start, stop, len(trace.names))
     role, named = _roles(trace, rows, lane, name, own, roles)
     return LaunchRanges(
-        trace.launches[number], number, trace.clock, trace.is_aligned, trace.lane, warps.block[rows], warps.warp[rows],
-        warps.sm[rows], warps.tpc[rows], warps.gpc[rows], begin[rows], end[rows],
+        trace.launches[number], number, origin, trace.clock, trace.is_aligned, trace.lane,
+        warps.block[rows], warps.warp[rows], warps.sm[rows], warps.tpc[rows], warps.gpc[rows],
+        begin[rows] - origin, end[rows] - origin,
         bool((warps.start[rows] != MISSING).all()), role, named, tuple(trace.names),
         tuple(kind_of_range(one, kinds) for one in trace.names), lane, name, start, stop, parent, own, is_async,
         int(np.count_nonzero((lane_of[trace.ranges.warp] >= 0) & (trace.ranges.end == MISSING))),

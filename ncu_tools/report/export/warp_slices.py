@@ -27,14 +27,12 @@ def write_warp_slices(ranges: LaunchRanges, file: TextIO, name: str, block: int 
     for event in _events(ranges, block):
         file.write(("," if count else "") + json.dumps(event, ensure_ascii=False) + "\n")
         count += 1
-    metadata = {"exporter": f"ncu-bench {VERSION}", "trace": name, "clock": ranges.clock.value,
-                "origin": int(ranges.begin.min())}  # fmt: skip
+    metadata = {"exporter": f"ncu-bench {VERSION}", "trace": name, "clock": ranges.clock.value, "origin": ranges.origin}
     file.write('], "displayTimeUnit": "ns", "otherData": ' + json.dumps(metadata, ensure_ascii=False) + "}\n")
     return count
 
 
 def _events(ranges: LaunchRanges, block: int | None) -> Iterator[dict[str, Any]]:
-    origin = int(ranges.begin.min())
     lanes = range(len(ranges.block)) if block is None else [
         lane for lane in range(len(ranges.block)) if ranges.block_row[lane] == block
     ]  # fmt: skip
@@ -53,7 +51,7 @@ def _events(ranges: LaunchRanges, block: int | None) -> Iterator[dict[str, Any]]
             yield {
                 "ph": "X", "name": ranges.names[name], "cat": ranges.kinds[name].value, "pid": process,
                 "tid": thread + BESIDE if ranges.is_async[row] else thread,
-                "ts": (int(ranges.start[row]) - origin) / NS_PER_US, "dur": int(ranges.length[row]) / NS_PER_US,
+                "ts": int(ranges.start[row]) / NS_PER_US, "dur": int(ranges.length[row]) / NS_PER_US,
             }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from tests.tools.cli.test_cli import Result
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one kernel as files of several formats."""
     found = tmp_path_factory.mktemp("inside")
-    trace = simulated(drawn(3, 5, 24, 2, sms=4, latency=700), origin=1_000_000).trace()
+    trace = simulated(drawn(3, 5, 24, 2, sms=4, latency=700)).trace()
     (found / "iket.json").write_bytes(warp_files.iket(trace))
     (found / "proton.json").write_bytes(warp_files.proton(trace, aligned=False))
     (found / "tree.hatchet").write_bytes(warp_files.tree(trace))
@@ -147,7 +147,7 @@ def test_perfetto_gets_a_process_for_each_block_and_every_range(folder: Path) ->
     assert asked(folder, "report", "iket.json", "-o", "lanes.perfetto.json").code == 0
     events = json.loads((folder / "lanes.perfetto.json").read_text("utf-8"))["traceEvents"]
     slices = [one for one in events if one["ph"] == "X"]
-    trace = simulated(drawn(3, 5, 24, 2, sms=4, latency=700), origin=1_000_000).trace()
+    trace = simulated(drawn(3, 5, 24, 2, sms=4, latency=700)).trace()
     assert len(slices) == len(trace.ranges)
     assert sum(one["dur"] for one in slices) == pytest.approx((trace.ranges.end - trace.ranges.start).sum() / 1000)
     assert {one["args"]["name"] for one in events if one["name"] == "process_name"} >= {"block 0 on SM 0"}

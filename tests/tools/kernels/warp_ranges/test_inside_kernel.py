@@ -216,7 +216,7 @@ def test_own_time_of_nested_ranges_is_what_no_inner_one_has(spans: list[tuple[st
     pieces = own_pieces(ranges, 0)
     assert int((pieces.end - pieces.start).sum()) == 65 - owner.count(None)
     for start, end, name in zip(pieces.start.tolist(), pieces.end.tolist(), pieces.name.tolist(), strict=True):
-        assert set(owner[start:end]) == {ranges.names[name]}
+        assert set(owner[ranges.origin + start : ranges.origin + end]) == {ranges.names[name]}
 
 
 def test_a_range_that_crosses_iterations_counts_beside_the_life_of_its_warp() -> None:
