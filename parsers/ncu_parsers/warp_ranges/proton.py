@@ -1,17 +1,19 @@
 """Traces of Proton, Triton's profiler, from inside kernels: a Chrome trace, or a tree of sums for Hatchet.
 
 In the Chrome trace a process is a block ("KERNEL Core7 CTA3": the SM's number and the block's) and a thread a warp
-("warp 2 (line 0)"). Times within a block are cycles of its SM's clock, printed as if a cycle took a nanosecond. Newer
-releases place each block at the global timer's time of its start; earlier ones begin all blocks of a kernel together.
-The tree has the total cycles of each range over all warps, and no times. Written by TraceWriter.cpp and TreeData.cpp
-of triton-lang/triton.
+("warp 2 (line 0)"). Times within a block are cycles of its SM's clock, printed as if a cycle took a nanosecond: the
+"Frequency (MHz)" is always 1000, and a variant without it prints ns. Newer releases place each block at the global
+timer's time of its start; the first ones begin all blocks of a kernel together. An event that one warp begins, and the
+same or another one ends, stands behind the ranges of its block and has no time of the block's start. The tree has the
+total cycles of each range over all warps, and no times. Written by TraceWriter.cpp and TreeData.cpp of
+triton-lang/triton.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +24,14 @@ from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.formats.whole_file import whole_file
-from ncu_parsers.timelines.kineto.chrome_trace import LONGEST_TIME, NS_PER_US, TraceEvent, TraceEvents
+from ncu_parsers.timelines.kineto.chrome_trace import (
+    EXACT_UNTIL,
+    LONGEST_TIME,
+    NS_PER_US,
+    SINCE_1970,
+    TraceEvent,
+    TraceEvents,
+)
 from ncu_parsers.warp_ranges.warp_trace import (
     MISSING,
     NO_RANGES,
@@ -46,6 +55,7 @@ IN_CYCLES = Note(
     "times within a block are cycles of its SM's clock; shares are exact, and a time in ns needs the clock that it ran "
     "at", NoteKind.METHOD,
 )  # fmt: skip
+IN_MICROSECONDS = Note(SINCE_1970, NoteKind.METHOD)
 NOT_ALIGNED = Note(
     "this release of Proton begins all blocks of a kernel at one time, so when blocks started is not known",
     NoteKind.NOT_KNOWN,
@@ -55,6 +65,7 @@ NOT_ALIGNED = Note(
 class _Arguments(msgspec.Struct, gc=False):
     init: int = msgspec.field(default=MISSING, name="Init Time (ns)")
     gap: str = msgspec.field(default="", name="Kernel Gap")
+    frequency: float = msgspec.field(default=0, name="Frequency (MHz)")
     call_stack: list[str] = []
 
 
@@ -92,8 +103,10 @@ class _Events:
         self._lane: list[int] = []
         self._parsed: list[tuple[str, int, int, int, int]] = []
         self._files: dict[str, None] = {}
-        self._stacks: set[bytes] = set()
-        self._is_aligned = True
+        self._begun: dict[tuple[str, int], int] = {}
+        self._times: Counter[tuple[str, int]] = Counter()
+        self._before = ("", MISSING)
+        self._in_cycles, self._is_aligned = False, False
 
     def add(self, batch: list[TraceEvent]) -> None:
         for event in batch:
@@ -113,25 +126,38 @@ class _Events:
         """The number of the warp of a launch; None for events that are on no warp."""
         if not isinstance(event.pid, str) or not isinstance(event.tid, str):
             return None
+        block, warp = _BLOCK.fullmatch(event.pid), _WARP.fullmatch(event.tid)
+        if block is None or warp is None:
+            return None
         try:
             known = _ARGUMENTS.decode(event.args)
         except (msgspec.DecodeError, ValueError):
             known = _Arguments()
-        gap = _GAP.match(known.gap)
-        if gap and -LONGEST_TIME < event.ts < LONGEST_TIME:
-            launch, self._is_aligned = int(event.ts * NS_PER_US) // max(int(gap[1]), 1), False
-        else:
-            launch = known.init
+        launch = self._launch_of(event, known, (block[1], int(block[3])))
         key = event.pid, event.tid, launch
         if (lane := self._lanes.get(key)) is not None:
             return lane
-        block, warp = _BLOCK.fullmatch(event.pid), _WARP.fullmatch(event.tid)
-        if block is None or warp is None:
-            return None
-        self._is_aligned = self._is_aligned and launch != MISSING and not block[4]
+        self._in_cycles = self._in_cycles or bool(known.frequency or known.gap or block[4])
+        self._is_aligned = self._is_aligned or (known.init != MISSING and not block[4])
         self._files.update(dict.fromkeys(found[1] for one in known.call_stack if (found := _FRAME.fullmatch(one))))
         self._parsed.append((block[1], int(block[2]), int(block[3]), int(warp[1]), launch))
         return self._lanes.setdefault(key, len(self._lanes))
+
+    def _launch_of(self, event: TraceEvent, known: _Arguments, block: tuple[str, int]) -> int:
+        """What is the same for the events of a block of one launch: when it began, as far as the file says it.
+
+        An event without that is in the launch of the range before it in its block. Where no range of a block has it, a
+        block that comes again behind others is of the next launch, as launches are written one after the other.
+        """
+        gap = _GAP.match(known.gap)
+        if gap and -LONGEST_TIME < event.ts < LONGEST_TIME:
+            return int(event.ts * NS_PER_US) // max(int(gap[1]), 1)
+        if known.init != MISSING:
+            self._begun[block] = known.init
+        elif block not in self._begun and block != self._before:
+            self._times[block] += 1
+        self._before = block
+        return self._begun.get(block, self._times[block])
 
     def trace(self, lost: list[str]) -> WarpTrace:
         """The trace: lines of a warp are one, and the n-th start of a block of a kernel is in its n-th launch."""
@@ -154,9 +180,14 @@ class _Events:
         )  # fmt: skip
         return WarpTrace(
             TOOL, [TracedLaunch(kernel) for kernel, _ in launches], Warps.of(launch_of, block_of, warp_of, sm=sms),
-            ranges, list(self._names), clock=Clock.CYCLES, is_aligned=self._is_aligned, files=list(self._files),
-            damage=lost, notes=[IN_CYCLES] if self._is_aligned else [IN_CYCLES, NOT_ALIGNED],
+            ranges, list(self._names), clock=Clock.CYCLES if self._in_cycles else Clock.NANOSECONDS,
+            is_aligned=self._is_aligned, files=list(self._files), damage=lost, notes=self._notes(),
         )  # fmt: skip
+
+    def _notes(self) -> list[Note]:
+        is_coarse = max(self.starts) > EXACT_UNTIL * NS_PER_US
+        notes = {IN_CYCLES: self._in_cycles, NOT_ALIGNED: not self._is_aligned, IN_MICROSECONDS: is_coarse}
+        return [note for note, applies in notes.items() if applies]
 
 
 # ----------------------------------------------------------------------------------------------------------- the tree
