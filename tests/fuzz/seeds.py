@@ -143,8 +143,8 @@ def rocprofv3_files() -> list[bytes]:
 
 def warp_traces() -> list[bytes]:
     """A kernel of two blocks from inside, in every format that is read."""
-    trace = simulated(drawn(1, 2, 3, 1, depth=1, sms=2), origin=100).trace()
-    words = [warp_files.buffer(trace, layout=one) for one in ("wide", "sm", "mirage")]
+    trace = simulated(drawn(1, 2, 3, 1, depth=1, sms=2)).trace()
+    words = [warp_files.buffer(trace, layout=one) for one in ("wide", "sm", "mirage", "triton-dist")]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ranges.parquet"
         write_warp_trace(path, trace, "a")

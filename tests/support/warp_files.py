@@ -12,6 +12,8 @@ import numpy as np
 from ncu_parsers.warp_ranges.warp_trace import MISSING, WarpTrace
 
 WRAP = 1 << 32
+ASYNC = 1
+"""The number of the range that Proton's traces have as an event that a warp begins and ends by itself."""
 
 
 def _place(trace: WarpTrace, warp: int) -> dict[str, Any]:
@@ -72,9 +74,14 @@ def iket(trace: WarpTrace, *, tables: bool = True, graph: bool = False, indent: 
     return json.dumps(document, indent=indent, separators=separators).encode()
 
 
-def proton(trace: WarpTrace, *, aligned: bool = True) -> bytes:
-    """Proton's Chrome trace: cycles as us; with `aligned` as newer releases write it."""
-    events = []
+def proton(trace: WarpTrace, *, aligned: bool = True, in_cycles: bool = True, begins: bool = True) -> bytes:
+    """Proton's Chrome trace: cycles as us; with `aligned` as newer releases write it.
+
+    Markers are the ends of events across warps. As in its files, they and ranges of the category "async" stand behind
+    the others of their block, and do not say when the block began. Not `in_cycles`, the file has no frequency; without
+    `begins`, nothing says when its block began, as in the first release that aligned blocks.
+    """
+    events: list[tuple[tuple[int, int, bool], dict[str, Any]]] = []
     warps = trace.warps
     first = int(min(trace.ranges.start.min(), warps.start[warps.start != MISSING].min(initial=2**62)))
     begun: dict[tuple[int, int], int] = defaultdict(lambda: 2**62)
@@ -92,13 +99,19 @@ def proton(trace: WarpTrace, *, aligned: bool = True) -> bytes:
             "" if aligned else " [measure in clock cycle (assume 1GHz)]"
         )
         args: dict[str, Any] = {"Unit": "GPU cycle", "Kernel Gap": "1000000cycle(ns)"}
+        category = "flow" if end == MISSING else "async" if aligned and name == ASYNC else kernel
         if aligned:
-            args = {"Init Time (ns)": 10**15 + begun[launch, block], "Post Final Time (ns)": 10**15, "Frequency (MHz)": 1000.0,
-                    "Finalization Time (ns)": 5, "call_stack": ["/nowhere/kernel.py:run@12"]}  # fmt: skip
-        events.append({"args": args, "cat": "flow" if end == MISSING else kernel, "cname": "good",
-                       "dur": 0 if end == MISSING else (end - start) / 1000, "name": trace.names[name], "ph": "X",
-                       "pid": pid, "tid": f"warp {int(warps.warp[warp])} (line 0)", "ts": (start - origin) / 1000})  # fmt: skip
-    return json.dumps({"displayTimeUnit": "ns", "traceEvents": events}, separators=(",", ":")).encode()
+            args = {"call_stack": ["/nowhere/kernel.py:run@12"]}
+        if aligned and category == kernel:
+            args |= {"Finalization Time (ns)": 5} | ({"Frequency (MHz)": 1000.0} if in_cycles else {})
+            args |= {"Init Time (ns)": 10**15 + begun[launch, block]} if begins else {}
+        events.append(((launch, block, category != kernel), {
+            "args": args, "cat": category, "cname": "good", "dur": 0 if end == MISSING else (end - start) / 1000,
+            "name": trace.names[name], "ph": "X", "pid": pid, "tid": f"warp {int(warps.warp[warp])} (line 0)",
+            "ts": (start - origin) / 1000,
+        }))  # fmt: skip
+    found = [event for _, event in sorted(events, key=lambda one: one[0])]
+    return json.dumps({"displayTimeUnit": "ns", "traceEvents": found}, separators=(",", ":")).encode()
 
 
 def tree(trace: WarpTrace) -> bytes:
@@ -116,7 +129,11 @@ def tree(trace: WarpTrace) -> bytes:
 
 
 def buffer(trace: WarpTrace, *, layout: str = "wide", origin: int = 0, groups: int | None = None) -> bytes:
-    """A buffer of 64-bit records, with times that wrap at 2^32; a lane's words are `blocks * groups` apart."""
+    """A buffer of 64-bit records, with times that wrap at 2^32; a lane's words are `blocks * groups` apart.
+
+    A tag of flashinfer with SM numbers names the block and no group; Triton-distributed writes the SM of each block in
+    front of the records.
+    """
     warps = trace.warps
     blocks = int(warps.block.max()) + 1
     groups = groups or int(warps.warp.max()) + 1
@@ -136,8 +153,12 @@ def buffer(trace: WarpTrace, *, layout: str = "wide", origin: int = 0, groups: i
     for warp, records in words.items():
         lane = int(warps.block[warp]) * groups + int(warps.warp[warp])
         for at, (time, kind, name) in enumerate(_in_order(records)):
-            found[1 + at * stride + lane] = _tag(layout, lane, name, kind, int(warps.sm[warp]), at) | (
-                (time + origin) % WRAP << 32)  # fmt: skip
+            tag = _tag(layout, lane, groups, name, kind, int(warps.sm[warp]), at)
+            found[1 + at * stride + lane] = tag | (time + origin) % WRAP << 32
+    if layout == "triton-dist":
+        sms = {int(block): int(sm) for block, sm in zip(warps.block, warps.sm, strict=True)}
+        of_blocks = np.array([block | sms[block] << 32 for block in range(blocks)], np.uint64)
+        found = np.concatenate([found[:1], of_blocks, found[1:]])
     return found.tobytes()
 
 
@@ -146,10 +167,12 @@ def _in_order(records: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]
     return sorted(records, key=lambda one: (one[0], one[1] != 1))
 
 
-def _tag(layout: str, lane: int, event: int, kind: int, sm: int, number: int) -> int:
+def _tag(layout: str, lane: int, groups: int, event: int, kind: int, sm: int, number: int) -> int:
     if layout == "mirage":
         return number << 19 | lane << 11 | event << 2 | kind
-    return (sm << 24 if layout == "sm" else 0) | lane << 12 | event << 2 | kind
+    if layout == "triton-dist":
+        return lane << 12 | event << 1 | (kind == 0)
+    return (sm << 24 | lane // groups << 12 if layout == "sm" else lane << 12) | event << 2 | kind
 
 
 def saved_by_numpy(words: bytes) -> bytes:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ncu_tools.kernels.warp_ranges.range_kinds import RangeKind
 
-LAYOUTS = ("sm", "wide", "mirage")
+LAYOUTS = ("sm", "wide", "mirage", "triton-dist")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def buffer_options(command: Callable[..., Any]) -> Callable[..., Any]:
     layout = click.option(
         "--layout", type=click.Choice(LAYOUTS),
         help="Fields of the tags of a buffer: sm of flashinfer with SM numbers, wide of earlier ones, TIRx and "
-        "warpscope, mirage.  [default: told by its words]",
+        "warpscope, mirage, triton-dist of Triton-distributed.  [default: told by its words]",
     )  # fmt: skip
     names = click.option(
         "--event-names",

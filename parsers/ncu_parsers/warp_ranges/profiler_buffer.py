@@ -1,4 +1,4 @@
-"""Buffers of 64-bit records that flashinfer, TIRx, warpscope and Mirage write from inside kernels.
+"""Buffers of 64-bit records that flashinfer and the profilers made after it write from inside kernels.
 
 The first word has the blocks in its low and the groups of a block in its high half; every other one a tag in its low
 and the low 32 bits of the global timer, ns, in its high half. Word i belongs to lane (i - 1) mod (blocks * groups), as
@@ -6,8 +6,9 @@ each lane writes every so many words; 0 is a word that was not written. The 32 b
 tag differ; `LAYOUTS` has them, and `layout_of` tells them apart by the lanes that words are at. Names of ranges are in
 the program, not in the buffer.
 
-Read from include/flashinfer/profiler.cuh of flashinfer (before and since SM numbers were added), tvm.tirx.bench and
-include/mirage/persistent_kernel/profiler.h.
+Read from include/flashinfer/profiler.cuh of flashinfer (before and since SM numbers were added), tvm.tirx.bench,
+include/mirage/persistent_kernel/profiler.h and triton_dist/tools/profiler/language.py of Triton-distributed, which has
+a word for each block in front of the records: the block's number in its low and that of its SM in its high half.
 """
 
 from __future__ import annotations
@@ -42,19 +43,26 @@ CLEAR = 0.95
 
 
 class TagLayout(NamedTuple):
-    """Shift and bits of the fields of a tag; `sm` is None where it has none."""
+    """Shift and bits of the fields of a tag; `sm` is None where it has none.
+
+    `kinds` are by the value of the lowest bits. `lane` is the lane's number; in tags with an SM, that of its block.
+    """
 
     event: tuple[int, int]
     lane: tuple[int, int]
-    sm: tuple[int, int] | None
+    sm: tuple[int, int] | None = None
+    kinds: tuple[int, ...] = (BEGIN, END, INSTANT, FINALIZE)
 
 
 LAYOUTS = {
     "sm": TagLayout((2, 10), (12, 12), (24, 8)),
-    "wide": TagLayout((2, 10), (12, 20), None),
-    "mirage": TagLayout((2, 9), (11, 8), None),
+    "wide": TagLayout((2, 10), (12, 20)),
+    "mirage": TagLayout((2, 9), (11, 8)),
+    "triton-dist": TagLayout((1, 11), (12, 20), kinds=(END, BEGIN)),
 }
-"""sm: flashinfer since it writes SM numbers. wide: flashinfer before, TIRx, warpscope. mirage: Mirage's megakernels."""
+"""sm: flashinfer since it writes SM numbers. wide: flashinfer before, TIRx, warpscope. mirage: Mirage's megakernels.
+triton-dist: Triton-distributed."""
+MOST_SMS = 1 << 12
 
 
 def looks_like(head: bytes) -> bool:
@@ -114,26 +122,59 @@ def _is_header(word: int) -> bool:
 
 def _are_tags(words: Words) -> bool:
     """True if the first words have times, and are at lanes as in some layout, unlike those of other binary files."""
-    lanes = (int(words[0]) & (WRAP - 1)) * (int(words[0]) >> 32)
+    lanes = _Lanes.of(int(words[0]))
+    words, _ = _without_blocks(words, lanes)
     at = np.flatnonzero(words[1:])
     if not len(at) or np.mean(words[1 + at] >= WRAP) < CLEAR:  # no times
         return False
-    near = max(_agreement(words, at, lanes, layout) for layout in LAYOUTS.values())
-    return near > 0.5 or any(_are_paired(words, at, lanes, layout) for layout in LAYOUTS.values())
+    near = max(float(lanes.agree(words, at, layout).mean()) for layout in LAYOUTS.values())
+    return near > 0.5 or any(_are_paired(words, at, lanes.in_all, layout) for layout in LAYOUTS.values())
 
 
-def _agreement(words: Words, at: Integers, lanes: int, layout: TagLayout) -> float:
-    """The share of words whose tag names the lane that they are at."""
-    _, bits = layout.lane
-    return float(np.mean(_field(words[1 + at], layout.lane) == (at % lanes) & ((1 << bits) - 1)))
+class _Lanes(NamedTuple):
+    """What the first word says: blocks, and the groups of each that write records, a lane each."""
+
+    blocks: int
+    groups: int
+
+    @classmethod
+    def of(cls, word: int) -> _Lanes:
+        return cls(word & (WRAP - 1), word >> 32)
+
+    @property
+    def in_all(self) -> int:
+        return self.blocks * self.groups
+
+    def agree(self, words: Words, at: Integers, layout: TagLayout) -> npt.NDArray[np.bool_]:
+        """Whether the tag of each word names the lane that it is at."""
+        lane = at % self.in_all if layout.sm is None else at % self.in_all // self.groups
+        found: npt.NDArray[np.bool_] = _field(words[1 + at], layout.lane) == lane & ((1 << layout.lane[1]) - 1)
+        return found
+
+
+def _without_blocks(words: Words, lanes: _Lanes) -> tuple[Words, Integers | None]:
+    """The words without those that Triton-distributed writes for blocks, and the SM of each; None if there are none."""
+    of_blocks = words[1 : 1 + lanes.blocks]
+    number, sm = _field(of_blocks, (0, 32)), _field(of_blocks, (32, 32))
+    if (sm >= MOST_SMS).any() or (number != np.arange(len(of_blocks))).any():
+        return words, None
+    records = np.concatenate([words[:1], words[1 + lanes.blocks :]])
+    of_lanes = [lanes.agree(some, np.flatnonzero(some[1:]), LAYOUTS["triton-dist"]) for some in (words, records)]
+    whole, behind = (float(one.mean()) if len(one) else 0.0 for one in of_lanes)
+    return (records, sm) if behind >= whole else (words, None)  # word 1 is 0 also if lane 0 wrote nothing
+
+
+def _kinds(words: Words, layout: TagLayout) -> Integers:
+    """Begin, end, instant or finalize, of each word."""
+    bits = len(layout.kinds).bit_length() - 1
+    return np.array(layout.kinds, np.int64)[_field(words, (0, bits))]
 
 
 def _are_paired(words: Words, at: Integers, lanes: int, layout: TagLayout) -> bool:
     """True if lanes exist, and each begins every event as often as it ends it, or once more."""
     lane, event = (_field(words[1 + at], place) for place in (layout.lane, layout.event))
-    kind = _field(words[1 + at], (0, 2))
-    _, row = np.unique(lane << 10 | event, return_inverse=True)
-    open_events = np.bincount(row.reshape(-1), np.choose(kind, [1, -1, 0, 0]))
+    _, row = np.unique(lane << 11 | event, return_inverse=True)
+    open_events = np.bincount(row.reshape(-1), np.choose(_kinds(words[1 + at], layout), [1, -1, 0, 0]))
     return bool(np.mean(lane < lanes) >= CLEAR and np.mean((open_events == 0) | (open_events == 1)) >= CLEAR)
 
 
@@ -142,35 +183,39 @@ def _field(words: Words, place: tuple[int, int]) -> Integers:
     return ((words >> np.uint64(shift)) & np.uint64((1 << bits) - 1)).astype(np.int64)
 
 
-def layout_of(words: Words, at: Integers, lanes: int) -> str | None:
+def layout_of(words: Words, at: Integers, lanes: _Lanes) -> str | None:
     """The layout of a buffer's tags; None if it cannot be told.
 
-    A tag with SM numbers reads as the wide one with lanes that do not exist, unless all blocks ran on SM 0. Where words
-    are not at their lanes, as with a stride of one's own, lanes must exist and events begin and end.
+    A tag with SM numbers reads as the wide one with lanes that do not exist, unless all blocks ran on SM 0. Those of
+    Triton-distributed have their lanes where wide ones do, but a lane begins with what reads as an end there. Where
+    words are not at their lanes, as with a stride of one's own, lanes must exist and events begin and end.
     """
-    found = {name: _agreement(words, at, lanes, layout) for name, layout in LAYOUTS.items()}
+    found = {name: float(lanes.agree(words, at, layout).mean()) for name, layout in LAYOUTS.items()}
     best = max(found, key=found.__getitem__)
     if found[best] < CLEAR:
-        paired = [name for name, layout in LAYOUTS.items() if _are_paired(words, at, lanes, layout)]
+        paired = [name for name, layout in LAYOUTS.items() if _are_paired(words, at, lanes.in_all, layout)]
         return "wide" if "wide" in paired else paired[0] if len(paired) == 1 else None
-    if best == "sm" and found["wide"] == found["sm"]:  # the top bits are 0 everywhere: no SM number, or SM 0 alone
-        return "wide"
+    if found["wide"] == found[best]:  # also where an SM number is 0 everywhere
+        first = np.unique(at % lanes.in_all, return_index=True)[1]
+        begins = _kinds(words[1 + at[first]], LAYOUTS["wide"])
+        return "triton-dist" if np.mean((begins == END) | (begins == FINALIZE)) > 0.5 else "wide"
     return best
 
 
 class _Buffer:
     def __init__(self, words: Words, source: Source, damage: str) -> None:
-        self._name, self._settings = source.name, source.settings
-        self._blocks, self._groups = int(words[0]) & (WRAP - 1), int(words[0]) >> 32
+        self._settings, self._lanes = source.settings, _Lanes.of(int(words[0]))
         self.lost = [f"the file is damaged: {damage}"] if damage else []
-        lanes = self._blocks * self._groups
-        at = np.flatnonzero(words[1:])
+        words, self._sm_of_block = _without_blocks(words, self._lanes)
+        at = np.flatnonzero(words[1:] >= WRAP)
         if not len(at):
             raise NotAReport(
                 f"{source.name} holds no record.", "The kernel may not have run, or not with its profiler.",
                 "Compile with the profiler on, and copy the buffer after the kernel.",
             )  # fmt: skip
-        name = self._settings.layout or layout_of(words, at, lanes)
+        if untimed := int(np.count_nonzero(words[1:])) - len(at):
+            self.lost.append(f"{untimed:,} words have no time, as counters behind the records")
+        name = self._settings.layout or layout_of(words, at, self._lanes)
         if name is None:
             raise WrongUsage(
                 f"How the tags of {source.name} are laid out cannot be told.",
@@ -178,18 +223,24 @@ class _Buffer:
                 f"Name the layout: --layout {' or --layout '.join(LAYOUTS)}",
             )  # fmt: skip
         layout = LAYOUTS[name]
-        self._records = words[1 + at]
-        tagged = _field(self._records, layout.lane)
-        agrees = tagged == (at % lanes) & ((1 << layout.lane[1]) - 1)
-        by_place = bool(agrees.mean() >= CLEAR)
-        self._lane = at % lanes if by_place else tagged
-        kept = agrees if by_place else tagged < lanes
+        records, agrees = words[1 + at], self._lanes.agree(words, at, layout)
+        lane, kept = at % self._lanes.in_all, agrees
+        if agrees.mean() < CLEAR:
+            if layout.sm is not None and self._lanes.groups > 1:
+                raise NotAReport(
+                    f"Which groups wrote the records of {source.name} cannot be told.",
+                    "Its tags name the block alone, and its words are not at the lanes of groups.",
+                    "Give PROFILER_INIT as many groups as write records, and save the whole buffer.",
+                )
+            lane = _field(records, layout.lane)
+            kept = lane < self._lanes.in_all
         if not kept.all():
             self.lost.append(f"{int((~kept).sum()):,} records are of no lane of the kernel")
-        self._records, self._lane = self._records[kept], self._lane[kept]
-        self._kind = _field(self._records, (0, 2))
+        self._records, self._lane = records[kept], lane[kept]
+        self._kind = _kinds(self._records, layout)
         self._event = _field(self._records, layout.event)
-        self._sm = None if layout.sm is None or lanes > 1 << layout.lane[1] else _field(self._records, layout.sm)
+        fits = self._lanes.blocks <= 1 << layout.lane[1]
+        self._sm = _field(self._records, layout.sm) if layout.sm is not None and fits else None
 
     def trace(self) -> WarpTrace:
         order = np.argsort(self._lane, kind="stable")  # words of a lane are in the order of time
@@ -198,16 +249,18 @@ class _Buffer:
         present, row = np.unique(lane, return_inverse=True)
         row = row.reshape(-1)
         ranges = self._paired(row, kind, event, time)
-        final = kind == FINALIZE
+        final = (kind == FINALIZE) & (event == 0)  # as TIRx writes it
         end = np.full(len(present), MISSING)
         end[row[final]] = time[final]
         first = np.concatenate([[True], np.diff(lane) > 0]) if len(lane) else np.zeros(0, np.bool_)
+        block, group = np.divmod(present, self._lanes.groups)
         known = {} if self._sm is None else {"sm": self._sm[order][first]}
+        if self._sm_of_block is not None and len(self._sm_of_block) == self._lanes.blocks:
+            known = {"sm": self._sm_of_block[block]}
         start = np.where(end == MISSING, MISSING, time[first])
-        warps = Warps.of(np.zeros(len(present)), present // self._groups, present % self._groups, start=start, end=end,
-                         **known)  # fmt: skip
+        warps = Warps.of(np.zeros(len(present)), block, group, start=start, end=end, **known)
         names = names_of_events(self._settings.event_names, int(event.max(initial=-1)) + 1)
-        launch = TracedLaunch("the kernel of this buffer", (self._blocks, 1, 1))
+        launch = TracedLaunch("the kernel of this buffer", (self._lanes.blocks, 1, 1))
         notes = [] if self._settings.event_names or not names else [
             f"a buffer has no names of its {len(names):,} events: --event-names load,mma,... names them from 0 on",
         ]  # fmt: skip

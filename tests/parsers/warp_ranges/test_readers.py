@@ -23,10 +23,10 @@ from ncu_parsers.warp_ranges.warp_trace import MISSING, Clock, TracedLaunch, War
 
 from tests.support import warp_files
 from tests.support.nightly import FEWER
-from tests.support.warp_pipelines import drawn, simulated
+from tests.support.warp_pipelines import EPOCH, drawn, simulated
 
 Row = tuple[Any, ...]
-SM_OF = {"wide": False, "mirage": False, "sm": True}
+LAYOUTS = ("wide", "mirage", "sm", "triton-dist")
 
 
 def rows(trace: WarpTrace, *, relative: bool = False) -> list[Row]:
@@ -64,7 +64,7 @@ def read(data: bytes, folder: Path, settings: Settings = Settings()) -> WarpTrac
 
 TRACES = st.builds(
     lambda seed, blocks, steps, consumers, depth: with_marker(
-        simulated(drawn(seed, blocks, steps, consumers, depth=depth, sms=2), origin=1_000_000).trace()
+        simulated(drawn(seed, blocks, steps, consumers, depth=depth, sms=2)).trace()
     ),
     st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 9), st.integers(1, 3), st.integers(1, 3),
 )  # fmt: skip
@@ -83,12 +83,12 @@ def test_both_forms_of_run_iket_give_the_ranges(
     assert not found.damage
 
 
-@given(trace=TRACES, aligned=st.booleans())
+@given(trace=TRACES, aligned=st.booleans(), in_cycles=st.booleans())
 def test_protons_trace_gives_the_ranges_in_cycles(
-    trace: WarpTrace, aligned: bool, tmp_path_factory: pytest.TempPathFactory
+    trace: WarpTrace, aligned: bool, in_cycles: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    found = read(warp_files.proton(trace, aligned=aligned), tmp_path_factory.mktemp("proton"))
-    assert found.clock is Clock.CYCLES
+    found = read(warp_files.proton(trace, aligned=aligned, in_cycles=in_cycles), tmp_path_factory.mktemp("proton"))
+    assert found.clock is (Clock.CYCLES if in_cycles or not aligned else Clock.NANOSECONDS)
     assert found.is_aligned is aligned
     if aligned:
         assert rows(found, relative=True) == rows(trace, relative=True)
@@ -110,20 +110,23 @@ def test_protons_tree_gives_the_sums_and_no_times(trace: WarpTrace, tmp_path_fac
 
 
 @given(
-    trace=TRACES, layout=st.sampled_from(sorted(SM_OF)), origin=st.integers(0, 2**33),
+    trace=TRACES, layout=st.sampled_from(LAYOUTS), origin=st.integers(0, 2**33),
     saved=st.sampled_from([bytes, warp_files.saved_by_numpy, warp_files.saved_by_torch]),
 )  # fmt: skip
 def test_buffers_of_all_layouts_give_the_ranges_across_the_wrap_of_their_clock(
     trace: WarpTrace, layout: str, origin: int, saved: Callable[[bytes], bytes],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:  # fmt: skip
+    if layout == "triton-dist":  # it has no markers
+        trace = replace(trace, ranges=trace.ranges.at(trace.ranges.end != MISSING))
     data = saved(warp_files.buffer(trace, layout=layout, origin=origin))
     found = read(data, tmp_path_factory.mktemp("buffer"), Settings(event_names=",".join(trace.names)))
     assert rows(found, relative=True) == rows(trace, relative=True)
     assert not found.damage
-    known = found.warps.sm[found.warps.sm != MISSING]
-    alone = set(trace.warps.sm.tolist()) == {0}  # an SM number of 0 everywhere is no number
-    assert bool(len(known)) == (SM_OF[layout] and not alone)
+    sm_of = dict(zip(trace.warps.block.tolist(), trace.warps.sm.tolist(), strict=True))
+    known = {block: sm for block, sm in zip(found.warps.block.tolist(), found.warps.sm.tolist(), strict=True)
+             if sm != MISSING}  # fmt: skip
+    assert known == (sm_of if layout in {"sm", "triton-dist"} else {})
 
 
 @FEWER
@@ -156,7 +159,7 @@ def test_a_table_gives_its_trace_in_parts_of_any_size_and_order(trace: WarpTrace
 
 
 def a_trace() -> WarpTrace:
-    return simulated(drawn(5, sms=3), origin=1_000).trace()
+    return simulated(drawn(5, sms=3)).trace()
 
 
 def test_a_document_is_the_same_however_small_the_blocks_are_that_it_is_read_in(
@@ -224,13 +227,13 @@ def test_a_buffer_that_stops_in_the_middle_has_its_whole_ranges(tmp_path: Path) 
     assert "no end" in " ".join(found.damage)
 
 
-def moved(layout: str) -> bytes:
+def moved(layout: str, trace: WarpTrace | None = None, groups: int | None = None) -> bytes:
     """A buffer whose words are not at their lanes, as with a stride of one's own."""
-    words = np.frombuffer(warp_files.buffer(a_trace(), layout=layout), np.uint64)
+    words = np.frombuffer(warp_files.buffer(trace or a_trace(), layout=layout, groups=groups), np.uint64)
     return np.concatenate([words[:1], np.zeros(5, np.uint64), words[1:]]).tobytes()
 
 
-@pytest.mark.parametrize("layout", sorted(SM_OF))
+@pytest.mark.parametrize("layout", ["mirage", "wide"])
 def test_a_layout_is_told_without_the_lanes_of_words_if_one_alone_begins_and_ends_its_events(
     layout: str, tmp_path: Path
 ) -> None:
@@ -239,10 +242,25 @@ def test_a_layout_is_told_without_the_lanes_of_words_if_one_alone_begins_and_end
 
 
 def test_an_unclear_layout_is_asked_for_with_what_to_type(tmp_path: Path) -> None:
-    data = (40).to_bytes(4, "little") + moved("sm")[4:]  # most blocks wrote nothing
-    with pytest.raises(WrongUsage, match="--layout sm or --layout wide or --layout mirage"):
+    whole = a_trace()
+    trace = replace(whole, ranges=whole.ranges.at(whole.warps.warp[whole.ranges.warp] == 0))
+    data = (300).to_bytes(4, "little") + moved("sm", trace, groups=1)[4:]  # most blocks wrote nothing
+    with pytest.raises(WrongUsage, match="--layout sm or --layout wide or --layout mirage or --layout triton-dist"):
         read(data, tmp_path)
-    assert len(read(data, tmp_path, Settings(layout="sm")).ranges) == len(a_trace().ranges)
+    found = read(data, tmp_path, Settings(layout="sm", event_names=",".join(trace.names)))
+    assert rows(found, relative=True) == rows(trace, relative=True)
+
+
+def test_records_whose_groups_cannot_be_told_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotAReport, match="Which groups wrote the records"):
+        read(moved("sm"), tmp_path, Settings(layout="sm"))
+
+
+def test_counters_behind_the_records_are_no_records(tmp_path: Path) -> None:
+    data = warp_files.buffer(a_trace(), layout="mirage") + np.arange(1, 10, dtype=np.uint64).tobytes()
+    found = read(data, tmp_path, Settings(event_names=",".join(a_trace().names)))
+    assert rows(found, relative=True) == rows(a_trace(), relative=True)
+    assert found.damage == ["9 words have no time, as counters behind the records"]
 
 
 @pytest.mark.parametrize(
@@ -253,8 +271,20 @@ def test_other_files_are_not_taken_for_traces_from_inside_kernels(data: bytes, t
     assert not is_warp_trace(str(tmp_path / "a.bin"))
 
 
+@pytest.mark.parametrize(("data", "said"), [
+    (b"\n\x14\xe2\x03\x11\x08\x01\x12\x0dWarpLifeTime", "picture for Perfetto.*--postprocess json"),
+    (json.dumps({"graphLaunches": {}, "launches": [{"kernelName": "k", "warps": []}]}).encode(), "between its steps"),
+    (json.dumps({"graphLaunches": {}, "launches": []}).encode(), "No instrumented kernel ran"),
+])  # fmt: skip
+def test_what_tools_write_beside_their_trace_is_refused_with_what_to_read(
+    data: bytes, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(NotAReport, match=said):
+        read(data, tmp_path)
+
+
 def test_launches_of_one_kernel_are_told_apart_by_the_times_of_their_blocks(tmp_path: Path) -> None:
-    one, other = a_trace(), simulated(drawn(6, sms=3), origin=500_000).trace()
+    one, other = a_trace(), simulated(drawn(6, sms=3), origin=EPOCH + 500_000).trace()
     both = replace(
         one, launches=[TracedLaunch("gemm"), TracedLaunch("gemm")],
         warps=replace(one.warps, **{
@@ -265,5 +295,5 @@ def test_launches_of_one_kernel_are_told_apart_by_the_times_of_their_blocks(tmp_
                                         getattr(other.ranges, name) + (len(one.warps) if name == "warp" else 0)])
                         for name in ("warp", "name", "start", "end"))),
     )  # fmt: skip
-    for data in (warp_files.iket(both), warp_files.proton(both)):
+    for data in (warp_files.iket(both), warp_files.proton(both), warp_files.proton(both, begins=False)):
         assert rows(read(data, tmp_path), relative=True) == rows(both, relative=True)
