@@ -103,6 +103,8 @@ WARPS = (b'"tid":"warp ', b'"tid": "warp ')
 """Threads of Proton's traces from inside kernels."""
 CYCLES = (b'"cycles"',)
 """A metric of Proton's trees from inside kernels."""
+PICTURES = (b"WarpLifeTime", b"StackedRanges", b" / warp 0 (line 0)", b"blk0_g0", b"group_0")
+"""Titles of tracks in Perfetto's files of run-iket, Proton, and flashinfer's exporter since and before SM numbers."""
 INSIDE = "ncu_parsers.warp_ranges"
 
 
@@ -130,6 +132,9 @@ KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.binaries.not_a_report", (b"//", b".version"), words=PTX),
     FileKind("ncu_parsers.timelines.formats.rocprofv3", (b"{",), words=ROCPROFV3, origin="rocprofv3"),
     FileKind("ncu_parsers.timelines.formats.xplane", (b"\n",), (".xplane.pb",), PLANES, origin="xplane"),
+    FileKind(
+        f"{INSIDE}.perfetto_picture", (b"\n",), words=PICTURES, warps=(f"{INSIDE}.perfetto_picture", "read_trace"),
+    ),
     FileKind(
         "ncu_parsers.timelines.formats.pftrace", (b"\n",), (".pftrace", ".perfetto-trace"), STAGES, origin="pftrace",
         names_operators=True,

@@ -46,7 +46,7 @@ def read_warp_trace(path: str, settings: Settings = NOT_SET) -> tuple[WarpTrace,
                 f"{path} holds no ranges of warps inside kernels.",
                 "They come from run-iket (JSON), Proton (Chrome trace or tree of its instrumentation), or a buffer of "
                 "flashinfer's profiler, TIRx or the like.",
-                "For a raw buffer, name its layout: --layout wide",
+                "For a raw buffer that is not recognised, name its layout: --layout wide",
             )
         return read(source), NO_LINES
 

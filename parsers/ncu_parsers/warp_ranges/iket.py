@@ -236,8 +236,12 @@ class _Reading:
         warps, rows = self._warps(places, launch, place)
         if not len(warps):
             raise NotAReport(
-                f"{self.name} holds no range and no warp.", " ".join(self._damage()) or "No instrumented kernel ran.",
-                "Kernels are instrumented when they are compiled inside of run-iket: clear caches of compiled kernels.",
+                f"{self.name} holds no range and no warp.", " ".join(self._damage()) or (
+                    "Its launches list none, as those of the files that run-iket keeps between its steps."
+                    if self._launches else "No instrumented kernel ran."
+                ),
+                "Read the *.trace.json that run-iket profile --postprocess json writes. Kernels are instrumented when "
+                "they are compiled inside of run-iket: clear caches of compiled kernels.",
             )  # fmt: skip
         return WarpTrace(TOOL, self._launches, warps, WarpRanges(rows, name.astype(np.int32), start, end), names,
                          damage=self._damage())  # fmt: skip
