@@ -39,7 +39,7 @@ KERNEL_DETAILS = (
 """Columns shown only for a selected kernel."""
 
 SUMMARY_COLUMNS = columns(
-    "run run.source~8 device launches~1 kernels~5 time_total_ns flops~7 flops_per_s~2 dram_bytes~7 "
+    "run run.source~8 device~1 launches~2 kernels~5 time_total_ns flops~7 flops_per_s~2 dram_bytes~7 "
     "dram_bytes_per_s~4 arithmetic_intensity~3 flops_lower_bound"
 )
 LAYER_COLUMNS = (

@@ -35,7 +35,7 @@ OTHERWISE_REFUSED = (
 OPERATORS = "operator"
 
 PAIR_COLUMNS = columns(
-    "kernel kernel_shown was was_shown base_launches~2 new_launches~2 base_compared_ns new_compared_ns "
+    "kernel kernel_shown was was_shown base_launches~2 new_launches~2 base_compared_ns~1 new_compared_ns~1 "
     "time_ratio time_change verdict matched_by~4"
 )
 """Titles as in the table of `ncu-bench compare`; times are means of a launch."""

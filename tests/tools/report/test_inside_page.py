@@ -388,7 +388,8 @@ class TestInChromium:
     def test_lines_stand_beside_their_text_and_bars_of_stalls(self, opened: Opened) -> None:
         show_row_max(opened)
         row = opened.page.locator("#inside-lines tr[data-place='0:14']")
-        assert row.locator(".code").text_content() == TEXT[13]
+        assert row.locator(".code").text_content() == TEXT[13].lstrip()
+        assert row.locator(".code").get_attribute("style") == "--indent: 2;"
         widths = row.locator(".bar span").evaluate_all("all => all.map((one) => one.getBoundingClientRect().width)")
         counts = [sum(LINES[place].samples.get("long_sb", 0) for place in LOOP),
                   sum(LINES[place].samples["selected"] for place in LOOP)]  # fmt: skip

@@ -166,6 +166,15 @@ function insideKernels(content, { onChoose, kernelSelect, isShown }) {
     return element("td", { class: "bar-cell" }, bar);
   }
 
+  // A line breaks behind its indentation, not within it.
+  function codeOf(text) {
+    const indented = text.trimStart();
+    const cell = element("td", { class: "code" }, indented);
+    const blanks = text.slice(0, text.length - indented.length).replaceAll("\t", "    ");
+    cell.style.setProperty("--indent", blanks.length);
+    return cell;
+  }
+
   function shareCell(weight) {
     return element("td", { class: "number" }, weight ? percent(share(weight)) : "");
   }
@@ -187,7 +196,7 @@ function insideKernels(content, { onChoose, kernelSelect, isShown }) {
         links: isContext ? [] : [`${at}:${number}`],
         cells: [
           element("td", { class: "number rank" }, String(number)),
-          element("td", { class: "code" }, lineAt(row, "text") ?? ""),
+          codeOf(lineAt(row, "text") ?? ""),
           barOf(lineAt(row, "weight"), lineAt(row, "stalls"), most),
           shareCell(lineAt(row, "weight")),
         ],
@@ -213,7 +222,7 @@ function insideKernels(content, { onChoose, kernelSelect, isShown }) {
         links: line ? [`${line[0]}:${line[1]}`] : [],
         cells: [
           element("td", { class: "number rank" }, hex(offset)),
-          element("td", { class: "code" }, instructionAt(row, "text") ?? "?"),
+          codeOf(instructionAt(row, "text") ?? "?"),
           barOf(instructionAt(row, "weight"), instructionAt(row, "stalls"), most),
           shareCell(instructionAt(row, "weight")),
         ],

@@ -43,7 +43,7 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
     body.replaceChildren(
       ...namesOf(row),
       element("p", { class: "hint" }, ...breakable(`${capital(noun)} ${shownNumber + 1}${run}: ${kernel.about}`)),
-      ...(diagnosis ? [element("p", { class: "diagnosis" }, diagnosis)] : []),
+      ...(diagnosis ? [element("p", { class: "diagnosis" }, ...breakable(diagnosis))] : []),
       ...chartOf(kernel),
       element("div", { class: "parts" }, ...Object.entries(kernel.parts).map(([part, rows]) => tableOf(part, rows))),
       notesOf(kernel.notes.map((note) => content.texts[note])) ?? "",
@@ -96,10 +96,7 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
   function rowOf(row, columns) {
     const cells = columns.map((name) => {
       const cell = element("td", { class: name }, has(row, name) ? row[at.get(name)] : null);
-      if (name === "value" && has(row, "share")) {
-        cell.classList.add("share");
-        cell.style.setProperty("--share", Math.min(Math.max(row[at.get("share")], 0), 1));
-      }
+      if (name === "value" && has(row, "share")) drawShare(cell, row[at.get("share")]);
       return cell;
     });
     return element("tr", {}, element("th", { scope: "row" }, titleOf(row)), ...cells);
@@ -108,8 +105,8 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
   // All that a rule says unfolds below its title, which has a sentence or two of it.
   function titleOf(row) {
     const title = content.texts[row[0]];
-    if (!has(row, "message")) return title;
-    return element("details", {}, element("summary", {}, title), element("p", {}, row[at.get("message")]));
+    if (!has(row, "message")) return element("span", {}, ...breakable(title));
+    return element("details", {}, element("summary", {}, ...breakable(title)), element("p", {}, row[at.get("message")]));
   }
 
   function focus() {

@@ -2,6 +2,7 @@
 // How the page begins: what to do first and what it brings, then the numbers of the whole run.
 
 const SENTENCES = 3;
+const NO_BOUND = "not known";
 
 function tilesOf(table) {
   const hidden = ["run", "flops_lower_bound"];
@@ -21,7 +22,7 @@ function tilesOf(table) {
 }
 
 function boundsBar(bounds) {
-  if (!bounds.length) return null;
+  if (bounds.every((bound) => bound.title === NO_BOUND)) return null;
   const parts = bounds.map((bound) => {
     const part = element("span", { class: `part ${unitClass(bound.unit)}` });
     part.style.setProperty("flex-grow", bound.share);
@@ -55,7 +56,7 @@ function firstSentences() {
     const [{ title, saves_low_ns, saves_high_ns, saves_ns }] = levers;
     const likely = saves_ns === null ? "" : `, likely ${duration(saves_ns)}`;
     const saves = ` saves ${duration(saves_low_ns)} to ${duration(saves_high_ns)}${likely}, of a ${step} of ${duration(step_ns)}`;
-    return [ofRun([element("a", { href: "#levers" }, title), saves], run)];
+    return [ofRun([element("a", { href: "#levers" }, title), ...breakable(saves)], run)];
   });
   const onKernels = content.first.flatMap((first, run) => {
     if (!first) return [];
@@ -63,7 +64,8 @@ function firstSentences() {
     const whole = valueIn(content.summary)(content.summary.rows[run], "time_total_ns");
     const text = first.name && whole ? `${first.text} of ${duration(whole)}` : first.text;
     const link = element("a", { href: `#${where}&kernel=${first.kernel + 1}` }, ...breakable(first.name ?? ""));
-    return [ofRun(first.kernel === null ? [first.name ? `${first.name}: ` : "", text] : [link, `: ${text}`], run)];
+    if (first.kernel !== null) return [ofRun([link, ...breakable(`: ${text}`)], run)];
+    return [ofRun(breakable(first.name ? `${first.name}: ${text}` : text), run)];
   });
   const every = [...onSteps, ...onKernels];
   const rest = every.slice(SENTENCES);

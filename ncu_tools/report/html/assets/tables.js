@@ -3,10 +3,17 @@
 // becomes a text node, never markup.
 
 const ROWS_AT_ONCE = 100;
+// However narrow a window is, a table has a name and a number.
+const FEWEST_COLUMNS = 2;
 const LONG_TEXT = 28;
+// A share below this has no bar: it would be a speck.
+const LEAST_BAR = 0.05;
 // A piece of a text that stays on its line: a word, 24 letters of it at most, with what opens it before and the
 // separators behind it.
-const BREAKABLE = /[(<[-]*[^\s_/\\.,:<>()[-]{1,24}[_/\\.,:>)-]*\s*|[\s_/\\.,:<>()[-]+/gu;
+const BREAKABLE =
+  /[(<[-]*(?:[^\s_/\\.,:;<>()[-]|(?<=\d)[.,](?=\d)){1,24}[_/\\.,:;>)-]*\s*|[\s_/\\.,:;<>()[-]+/gu;
+// What is read as one: a number with its unit, an option of a command.
+const TOGETHER = /(\d[\d.,]* (?:%|[nµm]?s\b|[kMGTPE]?(?:B|FLOP)(?:\/s)?(?!\w))|(?<!\S)--[a-z][\w-]*)/u;
 
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -32,8 +39,11 @@ function notesOf(notes, title = "") {
 
 // A text that may break after the separators of names and paths, and not within their words; very long words break too.
 function breakable(text) {
-  const words = text.match(BREAKABLE) ?? [];
-  return words.flatMap((word, place) => (place ? [element("wbr"), word] : [word]));
+  return text.split(TOGETHER).flatMap((piece, number) => {
+    if (number % 2) return [element("span", { class: "together" }, piece)];
+    const words = piece.match(BREAKABLE) ?? [];
+    return words.flatMap((word, place) => (place ? [element("wbr"), word] : [word]));
+  });
 }
 
 // A box whose content may be wider or higher than it is, as its edges show; its headings or rows can have the focus, so
@@ -67,15 +77,18 @@ function cellOf(table, row, place) {
   const whole = shown(table, row, place);
   const text = shorterOf(table, row, place) ?? whole;
   const cell = element("td", { class: column.kind === "text" ? `text ${column.name}` : "number" });
-  if (column.kind === "fraction" && text) {
-    cell.classList.add("share");
-    cell.style.setProperty("--share", Math.min(Math.max(row[place], 0), 1));
-  }
+  if (column.kind === "fraction" && text) drawShare(cell, row[place]);
   const isLong = column.kind === "text" && text.length > LONG_TEXT;
   if (isLong || text !== whole) cell.title = whole;
   const words = column.kind === "text" ? breakable(text) : [text];
   cell.append(...(isLong ? [element("span", { class: "long" }, ...words)] : words));
   return cell;
+}
+
+// A share (0 to 1) as a bar below the digits of a cell.
+function drawShare(cell, share) {
+  cell.classList.add("share");
+  cell.style.setProperty("--share", share < LEAST_BAR ? 0 : Math.min(share, 1));
 }
 
 // Columns in which any row has something; lower bounds and shorter forms are marks on other columns.
@@ -90,7 +103,7 @@ function columnsWithContent(table, wanted = null) {
 // ------------------------------------------------------------------------------------------------------------- width
 
 // Leaves columns out of a table that is wider than its box: the most spare first, equal ones together, as on a
-// terminal. `placesOf` gives the columns that have anything to show, `draw` draws some of them; the hint says which are
+// terminal, and where that is not enough those at its end. `placesOf` gives the columns that have anything to show, `draw` draws some of them; the hint says which are
 // left out, and what is `elsewhere`.
 function fitColumns(box, hint, elsewhere, table, placesOf, draw) {
   const spare = (place) => table.columns[place].spare;
@@ -103,6 +116,7 @@ function fitColumns(box, hint, elsewhere, table, placesOf, draw) {
       kept = every.filter((place) => spare(place) < rank);
       draw(kept);
     }
+    while (kept.length > FEWEST_COLUMNS && box.scrollWidth > box.clientWidth) draw((kept = kept.slice(0, -1)));
     const titles = every.filter((place) => !kept.includes(place)).map((place) => `“${table.columns[place].title}”`);
     hint.textContent = titles.length ? `No room in this window for ${titles.join(", ")}${elsewhere}.` : "";
   }
@@ -320,6 +334,7 @@ function layerTree(table, caption, name) {
   const open = new Set(depths.flatMap((depth, number) => (depth < 1 && hasChildren[number] ? [number] : [])));
   const body = element("tbody");
   const made = new Map();
+  let kept = places;
 
   function rowOf(number) {
     if (!made.has(number)) made.set(number, newRow(number));
@@ -335,13 +350,8 @@ function layerTree(table, caption, name) {
       : element("span", { class: "leaf" });
     const name = element("td", { class: "text layer" }, mark, shown(table, row, places[0]));
     name.style.setProperty("--depth", depths[number]);
-    const line = element(
-      "tr",
-      { "data-number": number, "aria-level": depths[number] + 1, tabindex: -1 },
-      name,
-      ...places.slice(1).map((place) => cellOf(table, row, place)),
-    );
-    return line;
+    const cells = kept.slice(1).map((place) => cellOf(table, row, place));
+    return element("tr", { "data-number": number, "aria-level": depths[number] + 1, tabindex: -1 }, name, ...cells);
   }
 
   function visible() {
@@ -412,6 +422,23 @@ function layerTree(table, caption, name) {
     open.clear();
     draw();
   };
+  const box = scrollBox(
+    caption,
+    { class: "boxed" },
+    element(
+      "table",
+      { role: "treegrid", "aria-label": caption },
+      element("thead", {}, element("tr", {}, ...head)),
+      body,
+    ),
+  );
+  const noRoom = element("p", { class: "hint no-room" });
+  fitColumns(box, noRoom, "", table, () => places, (wanted) => {
+    if (String(wanted) !== String(kept)) made.clear();
+    kept = wanted;
+    head.forEach((heading, at) => (heading.hidden = !kept.includes(places[at])));
+    draw();
+  });
   draw();
   return element(
     "div",
@@ -423,15 +450,7 @@ function layerTree(table, caption, name) {
       element("span", { class: "caption" }, caption),
       tableTools(table, name, () => [...table.rows.keys()]),
     ),
-    scrollBox(
-      caption,
-      { class: "boxed" },
-      element(
-        "table",
-        { role: "treegrid", "aria-label": caption },
-        element("thead", {}, element("tr", {}, ...head)),
-        body,
-      ),
-    ),
+    box,
+    noRoom,
   );
 }

@@ -4,7 +4,6 @@
 
 // So many runs have different shapes on the plot; more are not chosen at the start.
 const CHOSEN_AT_START = SHAPES.length;
-const NO_BOUND = "not known";
 
 function runsTable(content, onChange) {
   const table = content.summary;
@@ -34,7 +33,8 @@ function runsTable(content, onChange) {
   search.addEventListener("input", draw);
   const headings = places.map((place) => headingOf(table.columns[place], () => sortBy(place)));
   const pickHeading = element("th", { scope: "col", class: "pick" }, "show");
-  const boundsHeading = element("th", { scope: "col", class: "text" }, "what bounds the time");
+  const isAnyBound = content.bounds.flat().some((bound) => bound.title !== NO_BOUND);
+  const boundsHeading = element("th", { scope: "col", class: "text", hidden: !isAnyBound }, "what bounds the time");
   const body = element("tbody");
   body.addEventListener("keydown", walk);
   const box = scrollBox(
@@ -97,7 +97,7 @@ function runsTable(content, onChange) {
   function boundsCell(bounds) {
     const wordsOf = (some) => some.map((bound) => `${bound.title} ${percent(bound.share)}`).join(", ");
     const words = wordsOf(bounds);
-    const cell = element("td", { class: "text bounds", title: words });
+    const cell = element("td", { class: "text bounds", title: words, hidden: !isAnyBound });
     if (!bounds.some((bound) => bound.title !== NO_BOUND)) {
       cell.append(bounds.length ? element("span", { class: "hint" }, NO_BOUND) : "");
       return cell;
