@@ -334,12 +334,14 @@ def _timelines(
     known = {place: run.timeline for place, run in enumerate(runs) if run.timeline is not None}
     if not known:
         return {}
-    from ncu_tools.report.html.levers_content import levers_content
+    from ncu_tools.report.html.levers_content import advice_on, levers_content, pieces_of_path
     from ncu_tools.report.html.timeline_content import LANES_LETTERS, timeline_content
 
-    levers = levers_content(known)
+    advice = advice_on(known)
+    levers = levers_content(advice, names)
     room = room_beside({**rest, **_plain(levers)}, LANES_LETTERS)
-    found: dict[str, Any] = {"timeline": timeline_content(known, room, names, fine)}
+    paths = {place: pieces_of_path(one) for place, one in advice.items()}
+    found: dict[str, Any] = {"timeline": timeline_content(known, room, names, fine, paths)}
     return {**found, **({"levers": levers} if levers else {})}
 
 

@@ -1,13 +1,18 @@
-"""Levers on the steps of a page's timelines as plain values: the critical path as lanes, and each lever's saving."""
+"""Levers on the steps of a page's timelines as plain values: the critical path, what-ifs, and each lever's saving."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from ncu_launch.errors import NcuBenchError
 
-from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.html.host_lanes import LanesOfThread
+from ncu_tools.report.html.lane_boxes import LaneBox, LanePieces, boxes_of, resolution_of
+from ncu_tools.report.html.step_lanes import FIRST_OF_PATH, NO_NAME
+from ncu_tools.report.html.timeline_content import host_title
+from ncu_tools.report.html.what_if_content import what_ifs
 from ncu_tools.report.step_advice_table import lever_rows, path_rows
 from ncu_tools.timeline.graph.critical_path import PATH_KINDS, Stretch
 from ncu_tools.timeline.graph.step_graph import Chain
@@ -15,50 +20,75 @@ from ncu_tools.timeline.levers.step_advice import StepAdvice, advice_on_recordin
 from ncu_tools.timeline.timeline import Timeline
 
 MOST_STRETCHES, MOST_LEVERS, MOST_OPERATIONS = 1_500, 12, 1_000_000
-"""Most (longest) stretches of a path on a page; most levers of a run; most operations in a recording with advice."""
+"""Most boxes of the path of a whole recording, where short stretches are merged; most levers of a run; most operations
+in a recording with advice."""
 
 
-def levers_content(timelines: Mapping[int, Timeline]) -> dict[str, Any]:
-    """The levers of timelines by run index; {} if none has any.
+def advice_on(timelines: Mapping[int, Timeline]) -> dict[int, StepAdvice]:
+    """Advice on the steps of timelines, by run index.
 
-    A part of a recording has none: the graph needs the whole.
+    A part of a recording has none, as the graph needs the whole; nor has one that is too long, or cannot be followed.
     """
-    runs = []
+    found = {}
     for place, one in timelines.items():
         activity = one.activity
         if activity.whole is None and len(activity.operations) <= MOST_OPERATIONS:
             try:
-                runs.append({"run": place, **_of_run(advice_on_recording(activity), one.origin_ns)})
+                found[place] = advice_on_recording(activity)
             except NcuBenchError:  # its timeline is shown nevertheless
                 continue
+    return found
+
+
+def levers_content(advice: Mapping[int, StepAdvice], shown: Mapping[str, str]) -> dict[str, Any]:
+    """The levers by run index; {} if no run has any. Kernels have the names `shown`."""
+    runs = [{"run": place, **_of_run(one, shown)} for place, one in advice.items()]
     return {"kinds": list(PATH_KINDS), "runs": runs} if runs else {}
 
 
-def _of_run(found: StepAdvice, origin_ns: int) -> dict[str, Any]:
-    lanes, left_out = _lanes(found)
+def pieces_of_path(found: StepAdvice) -> LanePieces:
+    """The critical path as pieces of one lane, in ns of the recording."""
+    pieces = _pieces(found.path.stretches)
+    origin = found.situation.graph.origin
+    return LanePieces(pieces.start + origin, pieces.end + origin, pieces.kind + FIRST_OF_PATH, pieces.name)
+
+
+def _of_run(found: StepAdvice, shown: Mapping[str, str]) -> dict[str, Any]:
     return {
         "step": found.step, "steps": found.steps, "step_ns": found.step_ns, "length_ns": found.path.length_ns,
         "gpu_alone_ns": found.gpu_alone_ns, "host_alone_ns": found.host_alone_ns, "path": path_rows(found),
-        "origin_ns": found.situation.graph.origin - origin_ns,
-        "lanes": lanes, "left_out": left_out, "levers": lever_rows(found)[:MOST_LEVERS], "notes": found.notes,
+        "lanes": _lanes(found), "levers": lever_rows(found)[:MOST_LEVERS], "what_ifs": what_ifs(found, shown),
+        "notes": found.notes,
     }  # fmt: skip
 
 
-def _lanes(found: StepAdvice) -> tuple[list[dict[str, Any]], str | None]:
+def _lanes(found: StepAdvice) -> list[dict[str, Any]]:
     """A lane for each thread and stream on the critical path, with boxes [start, length, kind] in ns."""
-    stretches: Sequence[Stretch] = found.path.stretches
-    longest = sorted(stretches, key=lambda one: one.start_ns - one.end_ns)[:MOST_STRETCHES]
     chains = found.situation.graph.chains
-    lanes = {
-        chain: {"title": _title(chains[chain]), "boxes": list[list[int]]()}
-        for chain in sorted({one.chain for one in stretches})
+    mine = {
+        chain: _pieces([one for one in found.path.stretches if one.chain == chain])
+        for chain in sorted({one.chain for one in found.path.stretches})
     }
-    for one in sorted(longest, key=lambda one: one.start_ns):
-        lanes[one.chain]["boxes"].append([round(one.start_ns), round(one.end_ns - one.start_ns), one.kind])  # type: ignore[attr-defined]
-    rest = len(stretches) - len(longest)
-    left_out = f"{counted(rest, 'shorter stretch is', 'shorter stretches are')} not drawn" if rest else None
-    return list(lanes.values()), left_out
+    resolution = resolution_of(list(mine.values()), round(found.path.length_ns), MOST_STRETCHES)
+    return [
+        {"title": _title(chains[chain]), "boxes": [_box(box) for box in boxes_of(pieces, resolution)]}
+        for chain, pieces in mine.items()
+    ]
+
+
+def _box(box: LaneBox) -> list[int]:
+    """Start, length and the kind that takes most of a box."""
+    return [box.start, box.end - box.start, max(box.times, key=box.times.__getitem__)]
+
+
+def _pieces(stretches: Sequence[Stretch]) -> LanePieces:
+    """Stretches as pieces of a lane, in ns since the graph's origin."""
+    ordered = sorted(stretches, key=lambda one: one.start_ns)
+    columns = [[round(one.start_ns), round(one.end_ns), one.kind, NO_NAME] for one in ordered]
+    return LanePieces(*np.array(columns, np.int64).reshape(-1, 4).T)
 
 
 def _title(chain: Chain) -> str:
-    return f"thread {chain.thread}" if chain.is_host else f"GPU {chain.device}, stream {chain.stream}"
+    if chain.thread is None:
+        return f"GPU {chain.device}, stream {chain.stream}"
+    return host_title(LanesOfThread((chain.process, chain.thread), []))

@@ -22,6 +22,7 @@ from ncu_tools.kernels.names.categories import CATEGORIES, category_of
 from ncu_tools.report.html.host_lanes import LanesOfThread, host_lanes
 from ncu_tools.report.html.lane_boxes import LaneBox, LanePieces
 from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, gaps_within, longest_gaps
+from ncu_tools.timeline.graph.critical_path import PATH_KINDS
 from ncu_tools.timeline.intervals import IntervalSet
 from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.steps import GpuWork, TimelineStep
@@ -32,16 +33,18 @@ OF_KERNELS = tuple(f"{one} kernels" for one in CATEGORIES)
 OF_HOST = ("range", "operator", "API call")
 KINDS = (
     "communication", "copies", "hidden communication", "hidden copies", "sampled", *CAUSES, *OF_KERNELS,
-    *OF_HOST,
+    *OF_HOST, *(f"path: {kind}" for kind in PATH_KINDS),
 )  # fmt: skip
-"""Kinds of boxes: work of a GPU, sampled metrics, causes of idle time, categories of kernels, what a host thread did.
+"""Kinds of boxes: work of a GPU, sampled metrics, causes of idle time, categories of kernels, what a host thread did,
+and what the critical path waits for.
 
 Hidden communication runs while a kernel computes, hidden copies run while anything else does.
 """
 FIRST_CATEGORY = FIRST_CAUSE + len(CAUSES)
 FIRST_OF_HOST = FIRST_CATEGORY + len(OF_KERNELS)
+FIRST_OF_PATH = FIRST_OF_HOST + len(OF_HOST)
 
-GAPS, LONGEST_GAPS = "gaps", "longest gaps"
+GAPS, LONGEST_GAPS, PATH = "gaps", "longest gaps", "waits for"
 NO_NAME = -1
 NO_PIECES = LanePieces(*(np.zeros(0, np.int64) for _ in range(4)))
 SAMPLED_BOXES = 120
@@ -135,10 +138,13 @@ def _rank(step: TimelineStep) -> tuple[bool, int]:
 
 
 class LanesOfTimeline:
-    """The lanes of any step of a timeline; those of a step that was asked for are kept, as are the steps."""
+    """The lanes of any step of a timeline; those of a step that was asked for are kept, as are the steps.
 
-    def __init__(self, found: Timeline) -> None:
-        self._found = found
+    `path` is the recording's critical path, in ns of the recording; without pieces where it has none.
+    """
+
+    def __init__(self, found: Timeline, path: LanePieces = NO_PIECES) -> None:
+        self._found, self._path = found, path
         self._threads = ThreadsOfCalls(found.activity, launching_calls(found.activity))
         self._gpus: dict[int, list[LanesOfGpu]] = {}
         self._hosts: dict[int, list[LanesOfThread]] = {}
@@ -154,6 +160,15 @@ class LanesOfTimeline:
             found = (self._of(gpu, *shown.window) for gpu in (*first, *others))
             self._gpus[id(shown)] = list(islice((one for one in found if one.lanes), MOST_GPUS))
         return self._gpus[id(shown)]
+
+    def path(self, shown: StepOfTimeline) -> list[StepLane]:
+        """The critical path within the step as one lane; [] if no part of it is there."""
+        start, end = shown.window
+        inside = np.flatnonzero((self._path.end > start) & (self._path.start < end))
+        begins = np.maximum(self._path.start[inside], start) - start
+        ends = np.minimum(self._path.end[inside], end) - start
+        pieces = LanePieces(begins, ends, self._path.kind[inside], self._path.name[inside])
+        return [StepLane(PATH, pieces, int(pieces.own.sum()))] if len(inside) else []
 
     def hosts(self, shown: StepOfTimeline) -> list[LanesOfThread]:
         """The lanes of the busiest host threads of the processes whose GPUs ran the step."""

@@ -55,11 +55,12 @@ def timeline_content(
     room: int,
     shown: Mapping[str, str] | None = None,
     fine: FineLanes | None = None,
+    paths: Mapping[int, LanePieces] | None = None,
 ) -> dict[str, Any]:
     """The steps of timelines by run index, in `room` characters of JSON; `fine` gets the pieces of their lanes.
 
-    Names are stored once in "texts", as they are `shown` on the page and in a longer form, and boxes hold their
-    indices.
+    `paths` are critical paths by run index, in ns of the recording. Names are stored once in "texts", as they are
+    `shown` on the page and in a longer form, and boxes hold their indices.
     """
     operations = (name for one in timelines.values() for name in one.activity.operations.names)
     shown = shown or names_shown(operations, width=WIDEST_NAME)
@@ -67,7 +68,8 @@ def timeline_content(
     texts = fine.texts
     steps, left_out, notes = list[dict[str, Any]](), list[str](), list[str]()
     for place, found in timelines.items():
-        made, more = _steps(found, shown, texts, room // len(timelines), fine)
+        lanes = LanesOfTimeline(found, (paths or {}).get(place, NO_PIECES))
+        made, more = _steps(found, lanes, shown, texts, room // len(timelines), fine)
         of_run = f"{found.name}: " if len(timelines) > 1 else ""
         steps += [{"run": place, **one} for one in made]
         left_out += [of_run + one for one in more]
@@ -87,13 +89,12 @@ def _part_of(kind: int) -> str | None:
 
 
 def _steps(
-    found: Timeline, names: Mapping[str, str], texts: Texts, room: int, fine: FineLanes
+    found: Timeline, lanes: LanesOfTimeline, names: Mapping[str, str], texts: Texts, room: int, fine: FineLanes
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The steps that fit in `room`, and omissions. The whole recording gets room before the second step, but is
     last."""
     steps, wholes = steps_by_saving(found)
     steps.sort(key=lambda one: not _is_typical(found, one))  # the headline's step is shown first
-    lanes = LanesOfTimeline(found)
     made: dict[int, dict[str, Any]] = {}
     of_whole = BOXES_OF_WHOLE if steps else MOST_BOXES
     order = [(one, MOST_BOXES) for one in steps[:MOST_STEPS]]
@@ -156,8 +157,9 @@ def _step(
 ) -> dict[str, Any]:
     """A step with at most `most` boxes."""
     start, end = shown.window
-    gpus, hosts = lanes.gpus(shown), lanes.hosts(shown)
-    pieces = [lane.pieces for host in hosts for lane in host.lanes]
+    gpus, hosts, path = lanes.gpus(shown), lanes.hosts(shown), lanes.path(shown)
+    pieces = [lane.pieces for lane in path]
+    pieces += [lane.pieces for host in hosts for lane in host.lanes]
     pieces += [lane.pieces for gpu in gpus for lane in gpu.lanes]
     resolution = resolution_of(pieces, end - start, most)
     names = [(short[name], name) for name in found.activity.operations.names]
@@ -171,6 +173,7 @@ def _step(
         "verdicts": _verdicts(shown),
         "numbers": _numbers(found, shown),
         "longest": _longest(gpus[0].longest, start, short),
+        "path": [_lane(lane, resolution, names.__getitem__, texts) for lane in path],
         "hosts": [_host(thread, resolution, texts) for thread in hosts],
         "gpus": [_gpu(of_gpu, shown.step.name, resolution, names, texts) for of_gpu in gpus],
         "resolution_ns": resolution,
@@ -183,13 +186,14 @@ def _pieces(
 ) -> list[tuple[LanePieces, TextOf]]:
     """The pieces of a step's lanes in their order on the page; none of a lane that merges none."""
     names = [(short[name], name) for name in found.activity.operations.names]
+    path = [(lane.pieces, _text_of(names.__getitem__, texts)) for lane in lanes.path(shown)]
     hosts = [(lane.pieces, _text_of(_twice(lane.names), texts)) for host in lanes.hosts(shown) for lane in host.lanes]
     on_gpus = [
         (NO_PIECES if lane.title == LONGEST_GAPS else lane.pieces, _text_of(names.__getitem__, texts))
         for gpu in lanes.gpus(shown)
         for lane in gpu.lanes
     ]
-    return [*hosts, *on_gpus]
+    return [*path, *hosts, *on_gpus]
 
 
 def _gpus_left_out(found: Timeline, gpus: Sequence[LanesOfGpu]) -> str | None:
@@ -227,7 +231,11 @@ def _numbers(found: Timeline, shown: StepOfTimeline) -> dict[str, Any]:
 
 def _longest(longest: Sequence[LongGap], start: int, short: Mapping[str, str]) -> dict[str, Any]:
     """The longest gaps of a step in the columns of `timeline --part longest`, times from the step's start."""
-    columns = [one for one in PARTS_OF_TIMELINE["longest"].columns if one.name != "gpu"]
+    columns = [
+        one._replace(spare=1) if one.name == "start_ns" else one  # in narrow windows the cause matters more
+        for one in PARTS_OF_TIMELINE["longest"].columns
+        if one.name != "gpu"
+    ]
     columns.append(column("next_operation_shown"))
     rows = [
         {**asdict(gap), "start_ns": gap.start_ns - start, NEXT + SHOWN: short.get(gap.next_operation or "")}

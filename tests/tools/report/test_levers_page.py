@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ncu_tools.report.html.levers_content import levers_content
+from ncu_tools.report.html.fine_lanes import FineLanes
+from ncu_tools.report.html.levers_content import advice_on, levers_content, pieces_of_path
+from ncu_tools.report.html.timeline_content import timeline_content
 from ncu_tools.timeline.timeline import timeline
 from tests.support.activities import Call, Operation, Range, recording
 from tests.support.browser import Opened
@@ -41,10 +47,15 @@ def trace(folder: Path) -> str:
     return str(path)
 
 
-def test_a_page_draws_the_critical_path_and_a_bar_for_each_lever(browser: Browser, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    assert ran("report", trace(tmp_path), "-o", str(page)).exit_code == 0
-    opened = Opened(browser, page.as_uri())
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("levers")
+    assert ran("report", trace(folder), "-o", str(folder / "page.html")).exit_code == 0
+    return (folder / "page.html").as_uri()
+
+
+def test_a_page_draws_the_critical_path_and_a_bar_for_each_lever(browser: Browser, page: str) -> None:
+    opened = Opened(browser, page)
     levers = opened.page.locator("#levers")
     assert "Critical path of the step" in levers.inner_text()
     path, bars = levers.locator("svg").all()
@@ -53,6 +64,32 @@ def test_a_page_draws_the_critical_path_and_a_bar_for_each_lever(browser: Browse
     assert titles[0] == "load data ahead"
     assert bars.locator("rect.saves-interval").count() == len(titles)
     assert "DataLoader" in levers.locator("ol").inner_text()
+    opened.page.set_viewport_size({"width": 400, "height": 900})
+    opened.page.wait_for_timeout(60)  # sizes are observed in the next frame
+    for label in levers.locator("svg text").all():
+        assert label.bounding_box()["x"] >= 0  # type: ignore[index]
+        assert label.bounding_box()["x"] + label.bounding_box()["width"] <= 400  # type: ignore[index]
+    assert not opened.wrong
+    opened.close()
+
+
+def test_a_typed_factor_gives_an_interval_that_holds_its_replay(browser: Browser, page: str) -> None:
+    opened = Opened(browser, page)
+    box = opened.page.locator(".what-ifs")
+    box.locator("select").select_option(label="host code")
+    for factor in ("0.62x", "1.3x", "0"):
+        box.locator("input").fill(factor)
+        found = re.search(r"in place of .*?: ([\d.]+) (?:to ([\d.]+) )?ms", box.locator("output").inner_text())
+        assert found is not None
+        low, high = float(found[1]), float(found[2] or found[1])
+        command = box.locator(".command code").inner_text()
+        exact = json.loads(ran(*shlex.split(command)[1:], "--format", "json").stdout)["rows"][0]
+        saves = sorted(abs(exact[one]) / MS for one in ("saves_low_ns", "saves_high_ns"))
+        assert low - 0.001 <= saves[0] <= saves[1] <= high + 0.001, factor
+    for wrong in ("", "x", "0.05", "7x", "-1"):
+        box.locator("input").fill(wrong)
+        assert "a factor from 0.1 to 2" in box.locator("output").inner_text()
+        assert not box.locator(".command").count()
     assert not opened.wrong
     opened.close()
 
@@ -62,15 +99,24 @@ def test_a_part_of_a_recording_has_no_levers() -> None:
         [Operation(10 * US, 20 * US, "a", 1)], [Call(0, 3 * US, correlation=1)], [Range(0, 30 * US, "step")]
     )
     whole = timeline(found)
-    assert levers_content({0: whole})["runs"][0]["run"] == 0
+    assert levers_content(advice_on({0: whole}), {})["runs"][0]["run"] == 0
     part = timeline(recording([Operation(10 * US, 20 * US, "a", 1)], [Call(0, 3 * US, correlation=1)], whole=(0, MS)))
-    assert levers_content({0: part}) == {}
+    assert levers_content(advice_on({0: part}), {}) == {}
 
 
-def test_short_stretches_of_a_long_path_are_counted() -> None:
+def test_short_stretches_of_a_long_path_are_merged_at_first_and_in_the_parts_of_the_lanes() -> None:
     calls = [Call(30 * US * at, 30 * US * at + 3 * US, correlation=at) for at in range(1_600)]
     waits = [Call(30 * US * at + 4 * US, 30 * US * at + 20 * US, "cudaDeviceSynchronize") for at in range(1_600)]
     kernels = [Operation(30 * US * at + 5 * US, 30 * US * at + 18 * US, "k", at) for at in range(1_600)]
-    (run,) = levers_content({0: timeline(recording(kernels, [*calls, *waits]))})["runs"]
-    assert sum(len(lane["boxes"]) for lane in run["lanes"]) == 1_500
-    assert "shorter stretches are not drawn" in run["left_out"]
+    found = timeline(recording(kernels, [*calls, *waits]))
+    advice = advice_on({0: found})
+    (run,) = levers_content(advice, {})["runs"]
+    assert sum(len(lane["boxes"]) for lane in run["lanes"]) <= 1_500
+    path, fine = pieces_of_path(advice[0]), FineLanes()
+    assert len(path) > 3_000
+    content = timeline_content({0: found}, 60_000, fine=fine, paths={0: path})
+    (lane,) = content["steps"][0]["path"]
+    assert len(lane["boxes"]) < len(path) / 2
+    parts = [json.loads(gzip.decompress(base64.b64decode(text))) for text in fine.add_to(content, 1_000_000)]
+    merged = sum(box[2] for box in lane["boxes"] if len(box) != 4)
+    assert sum(part["lane"].count(0) for part in parts) == merged > 1_000

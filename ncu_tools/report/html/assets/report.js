@@ -449,8 +449,8 @@ const table = sortableTable(kernels, {
 const runs = several ? runsTable(content, showRuns) : null;
 const pairs = several ? comparedPairs(content.pairs, content.runs, content) : null;
 const chooses = { onChoose: choose, kernelSelect, isShown, noun };
-const timeline = content.timeline ? timelineLanes(content.timeline, content.levers, { runs: content.runs, several }) : null;
-const levers = content.levers ? stepLevers(content.levers, { runs: content.runs, several }) : null;
+const timeline = content.timeline ? timelineLanes(content.timeline, { runs: content.runs, several }) : null;
+const levers = content.levers ? stepLevers(content.levers, { runs: content.runs, paths: content.paths, several }) : null;
 const inside = content.inside ? insideKernels(content.inside, chooses) : null;
 const parts = content.parts ? kernelInParts(content.parts, chooses) : null;
 

@@ -8,7 +8,6 @@ const WORDS = { least: 40, perLetter: 6.1 };
 const CLOSEST_NS = 100;
 const MOST_DRAWN = 2000;
 const LONGEST_GAPS = "longest gaps";
-const PATH_LANE = "waits for";
 // Parts of the page with short pieces that are decoded at a time.
 const MOST_PARTS = 4;
 // Which part of the letters that are left of a name stands before the cut: the first with which no other name reads alike.
@@ -102,9 +101,7 @@ function cutApart(names) {
   };
 }
 
-function timelineLanes(content, levers, { runs, several }) {
-  const firstOfPath = content.kinds.length;
-  content.kinds.push(...(levers?.kinds ?? []).map((kind) => ({ title: `path: ${kind}`, part: null })));
+function timelineLanes(content, { runs, several }) {
   const everyName = [...content.texts.map(([name]) => name), ...content.kinds.map(({ title }) => title)];
   const cutName = cutApart([...new Set(everyName)]);
   const kindClass = (kind) => `kind-${content.kinds[kind].title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
@@ -215,15 +212,16 @@ function timelineLanes(content, levers, { runs, several }) {
     state.fine = new Map();
     let y = LANES.axis;
     let ofPage = 0;
-    for (const gpu of [...pathOf(step), ...step.hosts, ...step.gpus]) {
+    const path = step.path.length ? [{ title: "Critical path", lanes: step.path }] : [];
+    for (const gpu of [...path, ...step.hosts, ...step.gpus]) {
       const heading = { y: y + LANES.heading - 8, title: gpu.left_out ? `${gpu.title} (${gpu.left_out})` : gpu.title };
       y += LANES.heading;
       gpu.lanes.forEach((lane, number) => {
         const boxes = lane.boxes.map(laneBox);
         boxes.forEach((box, at) => Object.assign(box, lane.title === LONGEST_GAPS ? { rank: lane.ranks[at] } : {}));
         const long = boxes.filter((box) => box.end - box.start >= step.resolution_ns);
-        const place = lane.title === PATH_LANE ? null : ofPage++; // parts of the page know the others by their places
-        state.lanes.push({ ...lane, boxes, long, whole: boxes, gpu, y, place, heading: number ? null : heading });
+        // Parts of the page know lanes by their places.
+        state.lanes.push({ ...lane, boxes, long, whole: boxes, gpu, y, place: ofPage++, heading: number ? null : heading });
         y += LANES.lane + LANES.between;
       });
     }
@@ -234,20 +232,6 @@ function timelineLanes(content, levers, { runs, several }) {
     tell(null);
     showAll();
     if (search.value) find();
-  }
-
-  // The critical path within a step as a lane: which kind of time it is that the step waits for.
-  function pathOf(step) {
-    const found = levers?.runs.find(({ run }) => run === step.run);
-    if (!found) return [];
-    const late = found.origin_ns - step.start_ns;
-    const boxes = found.lanes.flatMap((lane) => lane.boxes).flatMap(([start, length, kind]) => {
-      const [from, to] = [Math.max(start + late, 0), Math.min(start + late + length, step.span_ns)];
-      return from < to ? [[from, to - from, firstOfPath + kind, -1]] : [];
-    });
-    if (!boxes.length) return [];
-    const total_ns = d3.sum(boxes, ([, length]) => length);
-    return [{ title: "Critical path", lanes: [{ title: PATH_LANE, total_ns, boxes: d3.sort(boxes, ([start]) => start) }] }];
   }
 
   function verdictOf({ heading, text, evidence }) {
@@ -307,9 +291,9 @@ function timelineLanes(content, levers, { runs, several }) {
     });
   }
 
-  // Whether short pieces of a lane are merged: the longest gaps and the path are not, and samples are means.
+  // Whether short pieces of a lane are merged: the longest gaps are not, and samples are means.
   function isMerged(lane) {
-    return ![LONGEST_GAPS, PATH_LANE].includes(lane.title) && !lane.title.startsWith("~");
+    return lane.title !== LONGEST_GAPS && !lane.title.startsWith("~");
   }
 
   // What is shorter is merged: a pixel, or more where too many boxes would be drawn.
