@@ -218,7 +218,7 @@ class Kernels:
         self._say(TIME, duration(ratio.mine_ns))
         self._say(CHANGE, _change(outcome))
         if outcome.outcome == TRIPPED:
-            pytest.fail(f"{self.item.nodeid}: slower than what it is held to: {outcome.reason}", pytrace=False)
+            pytest.fail(f"slower than what it is held to: {outcome.reason}", pytrace=False)
 
     def _say(self, name: str, value: str) -> None:
         """Keep a property of the report, which pytest-xdist brings from its workers and JUnit files show."""
@@ -230,7 +230,7 @@ class Kernels:
         flags = [UPDATE, *(flag for flag in (CPU, WITHOUT_NCU) if self.item.config.getoption(flag))]
         command = shlex.join(["pytest", *flags, self.item.nodeid])
         pytest.fail(
-            "\n".join([f"{self.item.nodeid}: {what}.", how, *([f"{update}: {command}"] if update else [])]),
+            "\n".join([f"{what}.", how, *([f"{update}: {command}"] if update else [])]),
             pytrace=False,
         )
 
