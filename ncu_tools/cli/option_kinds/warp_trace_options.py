@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
     from ncu_tools.kernels.warp_ranges.range_kinds import RangeKind
 
+roles_option = click.option(
+    "--roles",
+    metavar="WARPS=NAME,...",
+    default="",
+    help="Name warps by their role, as 0-3=softmax,12+14=mma.  [default: by their ranges]",
+)
 LAYOUTS = ("sm", "wide", "mirage", "triton-dist")
 
 
@@ -85,10 +91,7 @@ def warp_trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--kind", "kinds", metavar="RANGE=KIND", multiple=True,
             help="What a range is: wait, barrier, copy, store, compute or other.  [default: by the words of its name]",
         ),
-        click.option(
-            "--roles", metavar="WARPS=NAME,...", default="",
-            help="Name warps by their role, as 0-3=softmax,12+14=mma.  [default: by their ranges]",
-        ),
+        roles_option,
         click.option("--launch", type=click.IntRange(min=0), help="This launch.  [default: the median of its kernel]"),
     ):  # fmt: skip
         found = option(found)

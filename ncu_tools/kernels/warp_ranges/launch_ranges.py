@@ -283,7 +283,7 @@ def _parents(lane: Codes, start: Integers, stop: Integers) -> tuple[Integers, In
 def _roles(
     trace: WarpTrace, rows: Integers, lane: Codes, name: Codes, own: Integers, given: Mapping[int, str]
 ) -> tuple[Codes, tuple[str, ...]]:
-    """The role of each lane: as given, as the tool says, else of all warps whose ranges have the same names."""
+    """The role of each lane: as given, as the file names it, else of all warps whose ranges have the same names."""
     warp = trace.warps.warp[rows]
     numbers, at = np.unique(warp, return_inverse=True)
     at = at.reshape(-1)

@@ -25,7 +25,7 @@ COLUMNS: tuple[Field, ...] = (
     Field("kernel", _NAME, "", "the kernel of the launch", "never"),
     Field("block", pa.int64(), "", "linear number of the block in its grid", "a sum over blocks"),
     Field("warp", pa.int32(), "", "number of the warp in its block, or of the group that a buffer has", "a sum"),
-    Field("role", _NAME, "", "what the tool calls the warp", "the trace does not say"),
+    Field("role", _NAME, "", "the role of the warp, by `--roles`", "not named"),
     Field("range", _NAME, "", "name of the range or marker; of a sum its path, joined by /", "the life of a warp"),
     Field("kind", _NAME, "", "range, marker, life (of a warp) or sum (of a range over all warps)", "never"),
     Field("start", pa.int64(), "ns or cycles", "when it began, in the clock of the file", "a sum has no time"),

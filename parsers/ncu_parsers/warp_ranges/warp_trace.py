@@ -6,7 +6,7 @@ ranges refer to by number. Missing numbers are `MISSING`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -43,8 +43,8 @@ class TracedLaunch:
 class Warps:
     """The warps of all launches as columns: launch, linear block, warp in it, where it ran, and its life in time.
 
-    Where a tool records groups of warps, `warp` is the number of the group. `role` is the tool's own name of a warp's
-    role, as a number in `WarpTrace.roles`; -1 where it has none.
+    Where a tool records groups of warps, `warp` is the number of the group. `role` is a number in
+    `WarpTrace.roles`; -1 where a warp's role is not named.
     """
 
     launch: Codes
@@ -125,9 +125,13 @@ class WarpTrace:
     damage: Sequence[str] = ()
     notes: Sequence[str] = field(default=())
 
-    def named(self, names: Sequence[str]) -> WarpTrace:
-        """The trace with other names of its ranges."""
-        return replace(self, names=names)
+    def with_roles(self, named: Mapping[int, str]) -> WarpTrace:
+        """The trace with roles of warps by their number."""
+        roles = [*self.roles, *dict.fromkeys(named.values())]
+        role = self.warps.role.copy()
+        for warp, name in named.items():
+            role[self.warps.warp == warp] = roles.index(name)
+        return replace(self, warps=replace(self.warps, role=role), roles=roles)
 
 
 def linear_blocks(places: Integers, grid: tuple[int, ...] = ()) -> Integers:

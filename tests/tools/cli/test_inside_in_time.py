@@ -83,6 +83,9 @@ def test_a_parquet_file_gives_the_answers_of_its_trace(folder: Path) -> None:
     )
     assert one["rows"] == other["rows"]
     assert one["waits"] == other["waits"]
+    assert asked(folder, "parse", "iket.json", "--roles", "0=load,1-2=math", "-o", "roles.parquet").code == 0
+    named = json.loads(asked(folder, "kernel", "roles.parquet", "--part", "inside", "--format", "json").out)
+    assert {row["role"] for row in named["roles"]} == {"load", "math"}
 
 
 def test_names_and_kinds_of_a_buffers_events_are_given_by_options(folder: Path) -> None:
@@ -135,7 +138,7 @@ def test_a_page_has_lanes_levers_and_tables_and_runs_no_script(folder: Path) -> 
 def test_names_from_a_trace_are_escaped_on_the_page_and_in_its_pictures(tmp_path: Path) -> None:
     trace = simulated(drawn(1, 1, 8, 1)).trace()
     evil = "</svg><script>alert(1)</script>"
-    (tmp_path / "evil.json").write_bytes(warp_files.iket(trace.named([evil, *trace.names[1:]])))
+    (tmp_path / "evil.json").write_bytes(warp_files.iket(replace(trace, names=[evil, *trace.names[1:]])))
     assert asked(tmp_path, "report", "evil.json", "-o", "page.html", "--roles", f"0={evil}").code == 0
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "<script" not in page
@@ -178,8 +181,10 @@ def test_beside_a_report_of_ncu_its_counts_of_the_same_kernel_are_told(tmp_path:
     (tmp_path / "same.json").write_bytes(warp_files.iket(replace(trace, launches=[TracedLaunch(kernel)])))
     (tmp_path / "other.json").write_bytes(warp_files.iket(trace))
     said = asked(tmp_path, "--notes", "kernel", "same.json", "--part", "inside", "--beside", report)
-    assert "DRAM throughput 30" in said.err
-    assert "another size or input" in said.err
+    advice = asked(tmp_path, "--notes", "advise", "same.json", "--beside", report)
+    for text in (said.err, advice.err):
+        assert "DRAM throughput 30" in text
+        assert "another size or input" in text
     refused = asked(tmp_path, "kernel", "other.json", "--part", "inside", "--beside", report)
     assert refused.code == 1
     assert "has no kernel called gemm" in refused.err

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 WIDEST = 120
 SUMS = columns("warps.kernel warps.range warps.total warps.sum_share")
+beside_option = click.option(
+    "--beside", metavar="REPORT", help="Say what ncu counted of the same kernel in this report."
+)
 
 
 @click.command()
@@ -43,7 +46,7 @@ SUMS = columns("warps.kernel warps.range warps.total warps.sum_share")
     help="What the kernel saves then: mma_issue=0.5x, tma_*=0.8x, epi_barrier=0. May be repeated.",
 )  # fmt: skip
 @click.option("--block", type=click.IntRange(min=0), help="Draw this block.  [default: the slowest and the median one]")
-@click.option("--beside", metavar="REPORT", help="Say what ncu counted of the same kernel in this report.")
+@beside_option
 @warp_trace_options
 @format_option
 def command(
@@ -81,7 +84,7 @@ def command(
             _show_sums(trace, read, output_format)
             return
         found = inside_of_trace(read, options, asked)
-        counted = counters_beside(beside, found) if beside is not None else []
+        counted = counters_beside(beside, found)
     head = head_of_inside(trace, found)
     notes = [*counted, *other_launches(read, found), *found.notes]
     parts = sections(found)
@@ -172,8 +175,8 @@ LONGEST_COST = 2.0
 """A trace that takes more times as long as the launch under ncu is of another one, not slower by its records alone."""
 
 
-def counters_beside(report: str, found: InsideKernel) -> list[str]:
-    """What ncu counted of the same kernel. Raises `NcuBenchError` if it is not in the report."""
+def counters_beside(report: str | None, found: InsideKernel) -> list[str]:
+    """What ncu counted of the same kernel, if a report is given. Raises `NcuBenchError` if it is not in the report."""
     import re
 
     from ncu_parsers.schema.tables import short_name, words
@@ -182,6 +185,8 @@ def counters_beside(report: str, found: InsideKernel) -> list[str]:
     from ncu_tools.numbers.number_format import duration, percent, scaled
     from ncu_tools.runs.loading import load
 
+    if report is None:
+        return []
     table = load(report).table
     kernels = dict.fromkeys(one for one in words(table, "kernel_name") if one)
     traced = found.ranges.launch.kernel

@@ -9,7 +9,14 @@ from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.warp_trace_options import warp_trace_options
 from ncu_tools.cli.options import echo_head, echo_notes, format_option, progress, show, terminal_width
-from ncu_tools.cli.reading.inside.in_time import WIDEST, head_of_inside, inside_of_trace, other_launches
+from ncu_tools.cli.reading.inside.in_time import (
+    WIDEST,
+    beside_option,
+    counters_beside,
+    head_of_inside,
+    inside_of_trace,
+    other_launches,
+)
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
 
@@ -30,9 +37,10 @@ NOT_CONFIRMED = Note(
 @click.command()
 @click.argument("trace", metavar="TRACE")
 @click.argument("name", required=False)
+@beside_option
 @warp_trace_options
 @format_option
-def command(trace: str, output_format: str, options: WarpTraceOptions) -> None:
+def command(trace: str, beside: str | None, output_format: str, options: WarpTraceOptions) -> None:
     """Say what can be done about a kernel, from what its warps did: its pipeline, roles, tiles, barriers and starts.
 
     TRACE and options are as for kernel --part inside. A saving is an interval of the launch's time: a replay of all
@@ -41,6 +49,7 @@ def command(trace: str, output_format: str, options: WarpTraceOptions) -> None:
     \b
     Example:
       ncu-bench advise iket.trace.json
+      ncu-bench advise iket.trace.json --beside gemm.ncu-rep
       ncu-bench advise ranges.parquet --format json
     """
     from ncu_tools.kernels.warp_ranges.warp_levers import warp_levers
@@ -49,8 +58,9 @@ def command(trace: str, output_format: str, options: WarpTraceOptions) -> None:
         read, _ = options.read(trace)
         found = inside_of_trace(read, options)
         levers = warp_levers(found)
+        counted = counters_beside(beside, found)
     rows = [row_of(one) for one in levers]
-    notes = [*([NOT_CONFIRMED] if levers else []), *other_launches(read, found), *found.notes]
+    notes = [*counted, *([NOT_CONFIRMED] if levers else []), *other_launches(read, found), *found.notes]
     head = head_of_inside(trace, found)
     if output_format != "text":
         columns_shown = SHOWN if output_format == "markdown" else COLUMNS

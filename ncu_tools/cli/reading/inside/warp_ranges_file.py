@@ -9,7 +9,7 @@ import click
 from ncu_launch.errors import WrongUsage
 from ncu_launch.notes import Note, NoteKind
 
-from ncu_tools.cli.option_kinds.warp_trace_options import buffer_options
+from ncu_tools.cli.option_kinds.warp_trace_options import buffer_options, roles_option
 from ncu_tools.cli.options import (
     FILE,
     format_option,
@@ -36,15 +36,16 @@ COLUMNS = columns("warps.launch warps.kernel warps.blocks warps.warps warps.rang
     help="Write the lines of ranges too: of the source below this folder.",
 )  # fmt: skip
 @buffer_options
+@roles_option
 @format_option
 def command(
-    traces: tuple[str, ...], output: Path, source_root: Path | None, settings: Settings, output_format: str
+    traces: tuple[str, ...], output: Path, source_root: Path | None, settings: Settings, roles: str, output_format: str
 ) -> None:
     """Turn a trace from inside kernels into one Parquet file: a row for each range of a warp.
 
     TRACE is run-iket's JSON, a Chrome trace or tree of Proton's instrumentation, or a buffer of 64-bit records of
-    flashinfer, TIRx, warpscope or Mirage (raw, from numpy.save or torch.save). What cannot be read is counted. The
-    table has launch, block, warp, role, range, start, end and sm, and more columns (docs/inside.md).
+    flashinfer, TIRx, warpscope, Mirage or Triton-distributed (raw, from numpy.save or torch.save). What cannot be read
+    is counted. The table has launch, block, warp, role, range, start, end and sm, and more columns (docs/inside.md).
 
     \b
     Example:
@@ -54,6 +55,7 @@ def command(
     """
     from ncu_parsers.parse.warp_trace_files import read_warp_trace, write_warp_trace
 
+    from ncu_tools.kernels.warp_ranges.launch_ranges import roles_in
     from ncu_tools.kernels.warp_ranges.overview import rows_of_launches
     from ncu_tools.kernels.warp_ranges.range_lines import range_lines
 
@@ -65,7 +67,9 @@ def command(
     require_other_output(output, traces)
     require_parquet_output(output)
     with progress("Reading"):
+        named = roles_in(roles)
         trace, lines = read_warp_trace(traces[0], settings)
+        trace = trace.with_roles(named)
         known, unread = range_lines(trace.names, trace.files, source_root) if source_root is not None else ({}, [])
         lines = {**lines, **{name: (one.file, one.line) for name, one in known.items()}}
         rows = write_warp_trace(output, trace, traces[0], lines)
