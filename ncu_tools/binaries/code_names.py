@@ -1,6 +1,6 @@
-"""Readable names of kernels from their mangled ones: the qualified name of the function, without its arguments.
+"""Names of kernels in binaries, from mangled ones: read as the tables of reports read names, and told apart.
 
-Source: Itanium C++ ABI, 5.1 (names). Of two kernels with one such name both keep their mangled one.
+A kernel of which two overloads exist keeps its mangled name, since names are written without parameters.
 """
 
 from __future__ import annotations
@@ -9,28 +9,36 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-_IDENTIFIER = re.compile(r"(?:St)?(\d{1,3})(?=[A-Za-z_])")
-_START = re.compile(r"_ZL?(N[KVr]*)?")
-_UNNAMED = "_GLOBAL__N_"
-MOST_PARTS = 32
+from ncu_tools.binaries.demangled_names import demangled
+from ncu_tools.kernels.names.distinct_names import distinct_names
+from ncu_tools.kernels.names.kernel_titles import function_path
+from ncu_tools.kernels.names.readable_names import is_called, readable_name
+
+
+def full_code_name(mangled: str) -> str:
+    """The name with its scopes and template arguments; where it cannot be read, as the binary has it."""
+    return demangled(mangled) or mangled
 
 
 def readable_code_name(mangled: str) -> str:
-    """The function's name with its namespaces, as at::native::copy; the mangled name if it has none."""
-    start = _START.match(mangled)
-    at, parts = start.end() if start else 0, list[str]()
-    while start and (found := _IDENTIFIER.match(mangled, at)) and len(parts) < MOST_PARTS:
-        end = found.end() + int(found[1])
-        part = mangled[found.end() : end]
-        parts += [] if part.startswith(_UNNAMED) else [part]
-        at = end
-        if not start[1]:
-            break
-    return "::".join(parts) or mangled
+    """The name as the tables of reports show it."""
+    return readable_name(full_code_name(mangled))
+
+
+def code_path(mangled: str) -> str:
+    """The scopes and the function alone, as at::native::copy."""
+    return function_path(full_code_name(mangled))
+
+
+def is_code_called(mangled: str, pattern: re.Pattern[str]) -> bool:
+    """True if the pattern is in the mangled, the full or the readable name."""
+    return bool(pattern.search(mangled)) or is_called(full_code_name(mangled), [pattern])
 
 
 def names_apart(mangled: Iterable[str]) -> dict[str, str]:
-    """Mangled name -> readable name where no other kernel has the same, else the mangled one."""
-    names = {one: readable_code_name(one) for one in mangled}
-    several = Counter(names.values())
-    return {one: name if several[name] == 1 else one for one, name in names.items()}
+    """Mangled name -> the readable name, with what tells it from others that are read alike."""
+    full = {one: full_code_name(one) for one in mangled}
+    several = Counter(full.values())
+    alone = {one: name if several[name] == 1 else one for one, name in full.items()}
+    names = distinct_names(alone.values())
+    return {one: names[name] for one, name in alone.items()}

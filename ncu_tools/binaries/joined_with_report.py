@@ -1,12 +1,11 @@
 """A kernel's code beside a measured launch of it: what the code allows, and what the launch did.
 
-A launch is of a kernel if its report says the mangled name, else if the function's qualified name is the same. Whether
-it ran this very code is known where the report carries its cubin.
+A launch is of a kernel if its report says the mangled name, else if the name with its template arguments is the same.
+Whether it ran this very code is known where the report carries its cubin.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +19,16 @@ from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema import tables
 
 from ncu_tools.advice.situation.code_facts import facts_of_opcodes
-from ncu_tools.binaries.code_names import readable_code_name
+from ncu_tools.binaries.code_names import code_path, full_code_name, readable_code_name
 from ncu_tools.binaries.occupancy_of_code import LEAST_REGISTERS, occupancy_for, sm_of
 from ncu_tools.binaries.static_facts import StaticFacts
+from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters, is_bare, normalised_name
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.view.occupancy import WARP
 from ncu_tools.numbers.number_format import FORMATS, percent
 from ncu_tools.runs.loading import load_only
 
 OPCODES_SHOWN = 10
-_ARGUMENTS = re.compile(r"[<(].*$", re.DOTALL)
 Row = dict[str, Any]
 
 
@@ -64,8 +64,7 @@ def joined(kernel: KernelResources, report: str, facts: StaticFacts | None) -> J
 def _launches_of(kernel: KernelResources, report: str) -> _Launches:
     table = load_only(report, None).table
     names = tables.words(table, "kernel_name")
-    wanted = readable_code_name(kernel.name)
-    chosen = np.array([_qualified(name or "") == wanted for name in names], bool)
+    chosen = np.array([_is_of(kernel.name, name or "") for name in names], bool)
     digests, architectures = set[str](), set[str]()
     sources = find_sources([report])
     if len(sources) == 1 and is_binary_report(sources[0]):
@@ -76,18 +75,20 @@ def _launches_of(kernel: KernelResources, report: str) -> _Launches:
         digests = {one.code_digest for one in held}
         architectures = {one.architecture for one in held}
     if not chosen.any():
-        others = ", ".join(list(dict.fromkeys(_qualified(name or "") for name in names))[:4])
+        others = ", ".join(list(dict.fromkeys(readable_name(name or "") for name in names))[:4])
         raise NcuBenchError(
-            f"{report} has no launch of {wanted}.",
+            f"{report} has no launch of {readable_code_name(kernel.name)}.",
             f"It has launches of: {others}.",
             "Name a kernel that it has, or another report.",
         )
     return _Launches(table.filter(pa.array(chosen)), frozenset(digests), frozenset(architectures))
 
 
-def _qualified(name: str) -> str:
-    """The qualified name of a function in a demangled one: "void a::k<float>(float*)" -> "a::k"."""
-    return _ARGUMENTS.sub("", name).split(" ")[-1].removeprefix("<unnamed>::") or name
+def _is_of(mangled: str, name: str) -> bool:
+    """True if a report's name of a launch is that of the kernel, as far as it goes: parameters do not count."""
+    if is_bare(name):
+        return name in (mangled, code_path(mangled), code_path(mangled).rpartition("::")[2])
+    return drop_parameters(name) == normalised_name(full_code_name(mangled))
 
 
 def _about_code(kernel: KernelResources, launches: _Launches) -> str:

@@ -14,6 +14,7 @@ from ncu_parsers.binaries.kernel_resources import KernelResources
 
 from ncu_tools.binaries.code_names import names_apart, readable_code_name
 from ncu_tools.binaries.code_places import rows_of_instructions, rows_of_lines, spilled_bytes
+from ncu_tools.binaries.demangled_names import MOST_LETTERS, demangled
 from ncu_tools.binaries.kernel_listing import CodeListing, listing_of, normalised
 from ncu_tools.binaries.occupancy_of_code import occupancy_for, sm_of, table_of_occupancy, threads_of
 from ncu_tools.binaries.static_facts import StaticFacts, facts_of
@@ -160,24 +161,63 @@ class TestNormalising:
     ("mangled", "name"),
     [
         ("_Z7doubledIfEvPT_", "doubled"), ("saxpy", "saxpy"),
-        ("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEEEEviT0_", "at::native::vectorized_elementwise_kernel"),
-        ("_ZN2at6native55_GLOBAL__N__c57f6ec9_22_DistributionUniform_cu_67fa25cf43distribution_elementwise_grid_stride_kernelIfEEv", "at::native::distribution_elementwise_grid_stride_kernel"),
-        ("_Z", "_Z"), ("_ZN999999x", "_ZN999999x"),
+        ("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEEEEviT0_", "elementwise fill fp32"),
+        ("_Z", "_Z"),
     ],
 )  # fmt: skip
-def test_a_mangled_name_becomes_the_qualified_name(mangled: str, name: str) -> None:
+def test_a_kernel_of_a_binary_is_called_as_in_reports(mangled: str, name: str) -> None:
     assert readable_code_name(mangled) == name
 
 
-def test_two_kernels_of_one_name_keep_their_mangled_ones() -> None:
-    assert names_apart(["_Z1kIfEvPT_", "_Z1kIdEvPT_", "_Z1jv"]) == {
-        "_Z1kIfEvPT_": "_Z1kIfEvPT_", "_Z1kIdEvPT_": "_Z1kIdEvPT_", "_Z1jv": "j",
-    }  # fmt: skip
+def test_kernels_of_one_name_are_told_apart_by_what_differs() -> None:
+    names = names_apart(["_Z1kIfEvPT_", "_Z1kIdEvPT_", "_Z1jv"])
+    assert names == {"_Z1kIfEvPT_": "k (fp32)", "_Z1kIdEvPT_": "k (fp64)", "_Z1jv": "j"}
 
 
-@given(st.text(alphabet="_ZNKStIE0123456789abk", max_size=60))
+BY_CXXFILT = [
+    ("_Z7doubledIfEvPT_", "void doubled<float>(float*)"),
+    ("_ZN1a1bEv", "a::b()"),
+    ("_Z1kPFviEPA4_KfRS1_", "k(void (*)(int), float const (*) [4], float const&)"),
+    (
+        "_ZN2at6native18elementwise_kernelILi128ELi4EZNS0_22gpu_kernel_impl_nocastIZNS0_51_GLOBAL__N__7b48bba2_12_PowKernel_"
+        "cu_977e8e6d_5569622pow_scalar_tensor_implIaEEvRNS_18TensorIteratorBaseET_EUlaE_EEvS6_RKS7_EUliE_EEviT1_",
+        "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::(anonymous namespace)::"
+        "pow_scalar_tensor_impl<signed char>(at::TensorIteratorBase&, signed char)::{lambda(signed char)#1}>(at::"
+        "TensorIteratorBase&, at::native::(anonymous namespace)::pow_scalar_tensor_impl<signed char>(at::"
+        "TensorIteratorBase&, signed char)::{lambda(signed char)#1} const&)::{lambda(int)#1}>(int, at::native::"
+        "gpu_kernel_impl_nocast<at::native::(anonymous namespace)::pow_scalar_tensor_impl<signed char>(at::"
+        "TensorIteratorBase&, signed char)::{lambda(signed char)#1}>(at::TensorIteratorBase&, at::native::(anonymous "
+        "namespace)::pow_scalar_tensor_impl<signed char>(at::TensorIteratorBase&, signed char)::{lambda(signed char)#1} "
+        "const&)::{lambda(int)#1})",
+    ),
+    ("_Z1kIJfdEEvDpT_", "void k<float, double>(float, double)"),
+    (
+        "_ZN2at6native28upsample_nearest1d_out_frameIdXadL_ZNS0_37nearest_neighbor_compute_source_indexEfiiEEEEvPKT_mPS3_f",
+        "void at::native::upsample_nearest1d_out_frame<double, &at::native::nearest_neighbor_compute_source_index>(double "
+        "const*, unsigned long, double const*, float)",
+    ),
+]  # fmt: skip
+"""Names of kernels, and what c++filt of binutils prints of them."""
+
+
+@pytest.mark.parametrize(("mangled", "name"), BY_CXXFILT)
+def test_a_mangled_name_is_read_as_cxxfilt_reads_it(mangled: str, name: str) -> None:
+    assert demangled(mangled) == name
+
+
+def test_parameters_that_are_not_read_are_left_out() -> None:
+    assert demangled("_Z1kIfEvDTplT_T_E") == "void k<float>"
+
+
+def test_a_name_that_doubles_with_each_substitution_is_not_written() -> None:
+    pairs = "".join(f"S_IS{digit}_S{digit}_E" for digit in "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    assert demangled(f"_Z1k1aIiE{pairs}") == "k"
+
+
+@given(st.text(alphabet="_ZNKSTUJXLPIEFDlav0123456789k", max_size=80))
 def test_any_text_has_a_name(text: str) -> None:
     assert readable_code_name(text) or not text
+    assert len(demangled(f"_Z1kI{text}") or "") <= MOST_LETTERS
 
 
 def test_a_kernel_that_only_a_print_names_has_no_listing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import click
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.sources.sources import Source
 
-from ncu_tools.binaries.code_names import readable_code_name
+from ncu_tools.binaries.code_names import is_code_called, readable_code_name
 from ncu_tools.cli.options import progress
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Wanted:
 
 
 def _is_wanted(name: str, pattern: re.Pattern[str] | None) -> bool:
-    return pattern is None or bool(pattern.search(name) or pattern.search(readable_code_name(name)))
+    return pattern is None or is_code_called(name, pattern)
 
 
 def notes_on(reading: CodeReading) -> list[str]:

@@ -84,7 +84,7 @@ def command(
     wanted = Wanted(run, name, architecture, reading)
     shown = rows_shown(top, output_format)
     kept = _first(wanted, order, shown)
-    alone = kept if wanted.count == 1 else [one for one in kept if name in (one.resources.name, _readable(one))]
+    alone = kept if wanted.count == 1 else [one for one in kept if name in _names(one)]
     if len(alone) == 1:
         _show_one(alone[0], _ptx_of(alone[0], reading), report, notes_on(reading), output_format)
         return
@@ -107,10 +107,11 @@ def _head(run: str, facts: Iterable[str]) -> Any:
     return Head((run,), more=tuple(facts))
 
 
-def _readable(kernel: FoundKernel) -> str:
-    from ncu_tools.binaries.code_names import readable_code_name
+def _names(kernel: FoundKernel) -> tuple[str, ...]:
+    from ncu_tools.binaries.code_names import code_path, full_code_name, readable_code_name
 
-    return readable_code_name(kernel.resources.name)
+    name = kernel.resources.name
+    return name, code_path(name), full_code_name(name), readable_code_name(name)
 
 
 def _first(wanted: Iterable[FoundKernel], order: str, shown: int | None) -> list[FoundKernel]:
