@@ -14,7 +14,7 @@ from pathlib import Path
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.toml_tables import tomllib
 
-from ncu_tools.binaries.code_names import readable_code_name
+from ncu_tools.binaries.code_names import is_code_called, readable_code_name
 from ncu_tools.binaries.compare_code import MEASURES, CodeChange, CodePair, in_words
 from ncu_tools.compare.gate import FROM_GOOD_TO_BAD, NOT_EVALUATED, PASSED, TRIPPED, Gate, GateOutcome
 from ncu_tools.numbers.change import shortened
@@ -58,7 +58,7 @@ class Waiver:
     def covers(self, gate: CodeGate, name: str) -> bool:
         """True if it is about this gate, named whole or by its measure, and this kernel."""
         is_gate = self.gate in (gate.text, gate.measure)
-        return is_gate and bool(self.kernel.search(name) or self.kernel.search(readable_code_name(name)))
+        return is_gate and is_code_called(name, self.kernel)
 
 
 @dataclass
@@ -129,9 +129,7 @@ def held(gate: CodeGate, pairs: Sequence[CodePair], waivers: Iterable[Waiver], t
     found, unknown, passed = HeldGate(GateOutcome(gate, PASSED, "")), list[str](), 0
     for pair in pairs:
         name = pair.either.resources.name
-        if gate.pattern is not None and not (
-            gate.pattern.search(name) or gate.pattern.search(readable_code_name(name))
-        ):
+        if gate.pattern is not None and not is_code_called(name, gate.pattern):
             continue
         outcome, words = _judged(gate, pair)
         said = f"{readable_code_name(name)} ({pair.either.resources.architecture}): {words}"
@@ -158,7 +156,8 @@ def _judged(gate: CodeGate, pair: CodePair) -> tuple[str, str]:
     if gate.measure == "instructions" and pair.change is CodeChange.SAME:
         return PASSED, "same code"
     if before is None or after is None:
-        return NOT_EVALUATED, f"{gate.measure} not known"
+        why = f": {pair.misfit}" if gate.measure == "occupancy" and pair.misfit else ""
+        return NOT_EVALUATED, f"{gate.measure} not known{why}"
     words = in_words(gate.measure, before, after)
     return (TRIPPED if gate.exceeds(before, after) else PASSED), words
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
+from functools import cached_property, partial
 
 from ncu_parsers.binaries.code_files import FoundKernel
 from ncu_parsers.binaries.kernel_resources import KernelResources
 
-from ncu_tools.binaries.code_names import readable_code_name
+from ncu_tools.binaries.code_names import code_path, full_code_name, readable_code_name
 from ncu_tools.binaries.kernel_listing import CodeListing, has_disassembler, listing_of, normalised
-from ncu_tools.binaries.occupancy_of_code import occupancy_for, threads_of
+from ncu_tools.binaries.occupancy_of_code import BlockOccupancy, demanded_threads, occupancy_for, threads_of
 from ncu_tools.binaries.static_facts import facts_of
 
 _HASHES = re.compile(r"(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}(_\d+_\w+?_)[0-9a-f]{8}")
@@ -65,23 +66,35 @@ class CodePair:
                 return sum(self.by_kind[0].values()), sum(self.by_kind[1].values())
             return None, None
         if measure == "occupancy":
-            return self._occupancies()
+            return tuple(one.fraction if one is not None and one.blocks else None for one in self._occupancies)  # type: ignore[return-value]
         value = MEASURES[measure]
         return tuple(None if one is None else value(one.resources) for one in (self.base, self.new))  # type: ignore[return-value]
 
-    def _occupancies(self) -> tuple[float | None, float | None]:
-        """The occupancy of both builds as a fraction: each for its own block if both codes say one, else for one."""
-        known = {id(one): threads_of(one.resources) for one in (self.new, self.base) if one is not None}
-        told = [threads for threads, is_known in known.values() if is_known]
-        either = told[0] if told else next(iter(known.values()))[0]
+    @property
+    def misfit(self) -> str:
+        """Which build cannot launch the block that the other one allows; "" if both can, or it is not known."""
+        sides = zip(("old", "new"), self._occupancies, strict=True)
+        return "; ".join(
+            f"no block of {one.threads:,} threads fits the {side} code"
+            for side, one in sides if one is not None and not one.blocks
+        )  # fmt: skip
 
-        def fraction(one: FoundKernel | None) -> float | None:
-            if one is None:
-                return None
-            found = occupancy_for(one.resources, known[id(one)][0] if len(told) == len(known) else either)
-            return None if found is None else found.fraction
+    @cached_property
+    def _occupancies(self) -> tuple[BlockOccupancy | None, BlockOccupancy | None]:
+        """The occupancy of both builds: each for the block that its code demands if both do, else for one block.
 
-        return fraction(self.base), fraction(self.new)
+        That is the block that one of them demands, else the largest that their launch bounds allow.
+        """
+        sides = [one.resources for one in (self.base, self.new) if one is not None]
+        demanded = [threads for one in sides if (threads := demanded_threads(one))]
+        blocks = dict(zip(map(id, sides), demanded, strict=False)) if len(demanded) == len(sides) else {}
+        told = [threads for threads, is_known in map(threads_of, sides) if is_known]
+        common = min(demanded or told or [threads_of(one)[0] for one in sides])
+
+        def occupancy(one: FoundKernel | None) -> BlockOccupancy | None:
+            return None if one is None else occupancy_for(one.resources, blocks.get(id(one.resources), common))
+
+        return occupancy(self.base), occupancy(self.new)
 
 
 MEASURES: dict[str, Callable[[KernelResources], float | None]] = {
@@ -131,7 +144,8 @@ def _listings(base: FoundKernel, new: FoundKernel) -> tuple[CodeListing, CodeLis
 def matched(
     base: Sequence[FoundKernel], new: Sequence[FoundKernel]
 ) -> list[tuple[FoundKernel | None, FoundKernel | None]]:
-    """Pairs of kernels: by mangled name and architecture, then by name alone if it is the only one left of it.
+    """Pairs of kernels: by mangled name and architecture, then by its name and template arguments, then by its name
+    alone, if it is the only one left of it.
 
     Of several kernels of one name, as in a cache, those of equal code are matched first, then those in files of one
     name, then the others in their order.
@@ -144,7 +158,8 @@ def matched(
     )
     for rule in rules:
         pairs += _take_pairs(left, right, rule)
-    pairs += _take_pairs(left, right, _name, only_single=True)
+    for name in (full_code_name, code_path):
+        pairs += _take_pairs(left, right, partial(_named, name), only_single=True)
     place = {id(one): number for number, one in enumerate(base)}
     pairs.sort(key=lambda pair: place[id(pair[0])])
     known = {id(one): (one, other) for one, other in pairs}
@@ -184,8 +199,8 @@ def _signature(kernel: FoundKernel) -> Hashable:
     return _plain(kernel.resources.name), kernel.resources.architecture
 
 
-def _name(kernel: FoundKernel) -> Hashable:
-    return readable_code_name(_plain(kernel.resources.name)), kernel.resources.architecture
+def _named(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
+    return name(_plain(kernel.resources.name)), kernel.resources.architecture
 
 
 # ------------------------------------------------------------------------------------------------------- what differs
@@ -242,10 +257,12 @@ def summary_of(pairs: Iterable[CodePair]) -> CodeSummary:
     found, ranked = CodeSummary(), list[tuple[int, float, str]]()
     for pair in pairs:
         found.counts[pair.change] = found.counts.get(pair.change, 0) + 1
+        name = readable_code_name(pair.either.resources.name)
+        if pair.base is not None and pair.new is not None and pair.misfit:
+            ranked.append((GRAVEST.index("occupancy"), -1.0, f"{name}: {pair.misfit}"))
         for rank, measure in enumerate(GRAVEST):
             before, after = pair.values(measure)
             if before is not None and after is not None and before != after:
-                name = readable_code_name(pair.either.resources.name)
                 ranked.append((rank, -abs(after - before), f"{name}: {in_words(measure, before, after)}"))
     found.changes = [words for _, _, words in sorted(ranked)]
     return found

@@ -50,9 +50,14 @@ def sm_of(architecture: str) -> SmLimits | None:
     return SmLimits(known["warps"], known["blocks"], registers, known["shared_bytes"], known["unit"])
 
 
+def demanded_threads(kernel: KernelResources) -> int | None:
+    """Threads of every block of a kernel, by its metadata or the block that it requires; None if neither says."""
+    return kernel.threads or (prod(kernel.required_threads) if kernel.required_threads else None)
+
+
 def threads_of(kernel: KernelResources) -> tuple[int, bool]:
     """Threads of a block, and whether the code or its metadata say so; else a usual block within its bounds."""
-    known = kernel.threads or (prod(kernel.required_threads) if kernel.required_threads else None)
+    known = demanded_threads(kernel)
     if known:
         return known, True
     most = prod(kernel.max_threads) if kernel.max_threads else 0
@@ -86,7 +91,7 @@ def table_of_occupancy(kernel: KernelResources) -> list[BlockOccupancy]:
 
     What metadata say is not varied.
     """
-    exact = kernel.threads or (prod(kernel.required_threads) if kernel.required_threads else None)
+    exact = demanded_threads(kernel)
     most = prod(kernel.max_threads) if kernel.max_threads else max(BLOCK_SIZES)
     sizes = (exact,) if exact else tuple(size for size in BLOCK_SIZES if size <= most)
     found = [occupancy_for(kernel, size) for size in sizes]

@@ -180,6 +180,9 @@ def _row(pair: CodePair) -> Row:
     for one, (before, after) in values.items():
         row |= {f"base_{one}": before, f"new_{one}": after}
         row[f"{one}_words"] = _words(one, before, after)
+    if pair.misfit and pair.base is not None and pair.new is not None:
+        fitting = [f"{100 * one:.1f} %" for one in values["occupancy"] if one is not None]
+        row["occupancy_words"] = "; ".join([*fitting, pair.misfit])
     return {name: value for name, value in row.items() if name != "stack_words"}
 
 

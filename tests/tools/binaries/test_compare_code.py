@@ -16,7 +16,7 @@ from ncu_parsers.binaries.code_files import FoundKernel
 from ncu_parsers.binaries.kernel_resources import KernelResources, Spills
 
 from ncu_tools.binaries.code_gates import Waiver, held, parse_code_gate, read_waivers
-from ncu_tools.binaries.compare_code import CodeChange, CodePair, compared_code, matched
+from ncu_tools.binaries.compare_code import CodeChange, CodePair, compared_code, matched, summary_of
 from ncu_tools.binaries.kernel_listing import listing_of
 from ncu_tools.compare.gate import NOT_EVALUATED, PASSED, TRIPPED
 from tests.support.kept_sass import BINARIES, use_kept_sass, use_no_disassembler
@@ -152,6 +152,33 @@ class TestGates:
             held(parse_code_gate(f"occupancy<{limit}"), [pair((64, 128))], [], TODAY) for limit in ("0", "-30", "-20%")
         ]
         assert [one.outcome.outcome for one in found] == [TRIPPED, PASSED, TRIPPED]
+
+    def test_say_that_the_old_block_fits_no_longer_and_not_that_occupancy_fell(self) -> None:
+        base, new = kernel("k", max_threads=(1024, 1, 1), registers=64), kernel("k", registers=80)
+        one = CodePair(new, base, new, CodeChange.CHANGED)
+        assert one.values("occupancy") == (0.5, None)
+        found = held(parse_code_gate("occupancy<0"), [one], [], TODAY)
+        reason = "no block of 1,024 threads fits the new code"
+        assert (found.outcome.outcome, found.outcome.reason) == (
+            NOT_EVALUATED,
+            f"k (sm_90): occupancy not known: {reason}",
+        )
+        assert summary_of([one]).changes[0] == f"k: {reason}"
+
+    @pytest.mark.parametrize(
+        ("old", "new", "occupancies"),
+        [
+            ({"max_threads": (256, 1, 1), "registers": 128}, {"max_threads": (1024, 1, 1), "registers": 64}, (0.25, 0.5)),
+            ({"max_threads": (1024, 1, 1), "registers": 64}, {"max_threads": (96, 1, 1), "registers": 64}, (0.46875, 0.46875)),
+            ({"threads": 64, "registers": 32}, {"threads": 1024, "registers": 32}, (1.0, 1.0)),
+            ({"threads": 96, "registers": 32}, {"max_threads": (1024, 1, 1), "registers": 32}, (0.984375, 0.984375)),
+        ],
+    )  # fmt: skip
+    def test_compare_occupancy_for_a_block_that_both_allow(
+        self, old: dict[str, object], new: dict[str, object], occupancies: tuple[float, float]
+    ) -> None:
+        base, other = kernel("k", "a.cubin", **old), kernel("k", "a.cubin", **new)
+        assert CodePair(other, base, other, CodeChange.CHANGED).values("occupancy") == occupancies
 
     def test_say_where_a_measure_is_unknown(self) -> None:
         found = held(parse_code_gate("spills>0"), [pair(spills=None)], [], TODAY)
