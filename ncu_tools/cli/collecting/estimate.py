@@ -14,6 +14,7 @@ from ncu_launch.targets.reference_kernels import TYPES as KERNEL_TYPES
 from ncu_launch.targets.reference_kernels import default_phases, is_known_work, own_dtype, with_type
 from ncu_launch.workload.meta_device_process import expectations_of
 from ncu_launch.workload_spec import DTYPES, PHASES, Workload
+from ncu_parsers.parse.report_files import REPORT_SUFFIXES
 
 from ncu_tools.cli.option_kinds.expected_options import ExpectedOptions, expected_options
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
@@ -226,9 +227,9 @@ def measured_runs(targets: tuple[str, ...]) -> tuple[str, ...]:
     """The targets if they are paths of runs, () if they are models. Raises `WrongUsage` for both at once.
 
     A path is a run and a name a model; FILE.py:FUNCTION has a colon and is a model. A name of a model that is a path
-    too is neither.
+    too is neither. A name with the ending of a report is a path, there or not.
     """
-    runs = [target for target in targets if Path(target).exists() and not target.endswith(".py")]
+    runs = [target for target in targets if _is_path(target)]
     names = [target for target in targets if target not in runs]
     if not runs:
         return ()
@@ -244,6 +245,12 @@ def measured_runs(targets: tuple[str, ...]) -> tuple[str, ...]:
                 advice=f"Write ./{run} for the run, or name the model in another folder.",
             )
     return tuple(runs)
+
+
+def _is_path(target: str) -> bool:
+    if Path(target).exists():
+        return not target.endswith(".py")
+    return Path(target.removesuffix(".gz").removesuffix(".zst")).suffix in REPORT_SUFFIXES
 
 
 def separated(targets: tuple[str, ...]) -> tuple[str, ...]:

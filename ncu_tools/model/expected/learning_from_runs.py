@@ -54,7 +54,7 @@ def learnt_from_products(
 ) -> tuple[Learnt, list[dict[str, Any]]]:
     """Entries learnt from products, and a row on each: the error of expected times before and after.
 
-    Raises `WrongUsage` if no type on any machine has enough products of known shapes.
+    Raises `WrongUsage` if no type on any machine has enough products of known shapes, or its peak is not known.
     """
     times: dict[tuple[str, str], list[tuple[int, int, int, float]]] = {}
     machines = {machine.id: machine for _, machine in runs}
@@ -64,8 +64,11 @@ def learnt_from_products(
                 times.setdefault((machine.id, types()[dtype].like), []).append((m, n, k, us))
     entries: list[LearntEntry] = []
     errors: list[dict[str, Any]] = []
+    unknown: list[str] = []
     for (name, dtype), rows in times.items():
         hardware = hardware_of(machines[name], dtype)
+        if isinstance(hardware, str):
+            unknown.append(hardware)
         if len(rows) < FEWEST or isinstance(hardware, str):
             continue
         m, n, k, us = np.array(rows, dtype=float).T
@@ -76,6 +79,12 @@ def learnt_from_products(
             "machine": name, "dtype": dtype, "learnt_points": len(rows), "error_before": before, "error_after": after,
         })  # fmt: skip
     if not entries:
+        if unknown:
+            raise WrongUsage(
+                f"Nothing could be learnt: {'; '.join(unknown)}.",
+                "A measured time is compared with the peak of the unit that computes the type.",
+                "Name a machine that has it; ncu-bench machines NAME lists its peaks.",
+            )
         most = max(map(len, times.values()), default=0)
         raise WrongUsage(
             f"Nothing could be learnt: at most {most} products of one type have shapes, and {FEWEST} are needed.",

@@ -100,6 +100,16 @@ class TestLearning:
         with pytest.raises(WrongUsage, match="at most 1 products of one type"):
             learnt_from_products([(products, find_machine("b200"))], shipped(), "a test")
 
+    def test_on_a_machine_without_a_peak_of_the_type_says_so(self, table: Path) -> None:
+        products = products_in_csv(table)
+        assert products is not None
+        with pytest.raises(WrongUsage, match="no peak for bf16 is known of gb10"):
+            learnt_from_products([(products, find_machine("gb10"))], shipped(), "a test")
+
+    def test_from_a_missing_file_says_that_it_is_missing(self, tmp_path: Path) -> None:
+        found = called_here("estimate", "mine.csv", "--learn", "-o", "mine.toml", cwd=tmp_path)
+        assert (found.code, found.err.partition(".csv")[2][:15]) == (1, " does not exist")
+
     def test_writes_a_file_that_estimate_takes(self, table: Path) -> None:
         done = called_here(
             "estimate", "mine.csv", "--learn", "--measured-on", "b200", "-o", "mine.toml", cwd=table.parent
