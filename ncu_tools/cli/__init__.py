@@ -29,7 +29,7 @@ from ncu_tools.cli.views import load
 COMMANDS = {
     "profile": "Run a model or a program under a profiler, and show its kernels.",
     "bench": "Latency, throughput and memory of models, and fits of sweeps.",
-    "parse": "Any report -> launches.parquet; counts joined with times.",
+    "parse": "Any report as a Parquet file, a row per launch.",
     "hotspots": "Which kernels or layers take the time, and what bounds each.",
     "kernel": "One kernel seen whole: its limits, occupancy, stalls, verdict.",
     "advise": "What can be done about kernels, and what it will bring.",

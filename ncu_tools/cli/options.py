@@ -169,7 +169,8 @@ def dask_option(function: Function) -> Function:
     """--dask: distribute the work on many reports."""
     return click.option(
         "--dask", metavar="ADDRESS|local",
-        help="Distribute the work on a dataset: to the dask scheduler at an address, or over the local cores.",
+        help="Distribute the work on a dataset: to the dask scheduler at an address, or over the local cores; without "
+        "options that choose launches.",
     )(function)  # fmt: skip
 
 

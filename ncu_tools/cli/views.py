@@ -304,8 +304,8 @@ VIEWS = {
     "advise": (
         View("code_advice", "BINARY", "reading.binaries.advise_code", _is_binary),
         View("check", "MODEL --check", "collecting.model_check", lambda typed: typed.has("--check")),
-        View("warp_levers", "TRACE", "reading.inside.warp_advice", _of_warps),
-        View("levers", "TIMELINE", "reading.step_levers", _of_steps),
+        View("warp_levers", "WARP_TRACE", "reading.inside.warp_advice", _of_warps),
+        View("levers", "RECORDING", "reading.step_levers", _of_steps),
         View("arrivals", "RANKS...", "reading.arrivals", lambda typed: len(typed.arguments) > 1),
     ),
     "bench": (
@@ -324,7 +324,7 @@ VIEWS = {
     "kernel": (
         View("samples", "--part samples", "reading.inside.samples"),
         View("samples", "--part balance", "reading.inside.balance"),
-        View("inside", "TRACE --part inside", "reading.inside.in_time", _is_inside),
+        View("inside", "WARP_TRACE --part inside", "reading.inside.in_time", _is_inside),
         View("binary", "BINARY", "reading.binaries.kernel_code", _is_binary),
     ),
     "machines": (
@@ -339,16 +339,16 @@ VIEWS = {
     ),
     "parse": (
         View("join", "--times TIMELINE", "reading.join", lambda typed: typed.has("--times")),
-        View("warp_ranges", "TRACE", "reading.inside.warp_ranges_file", _of_warps),
+        View("warp_ranges", "WARP_TRACE", "reading.inside.warp_ranges_file", _of_warps),
     ),
     "report": (
-        View("inside", "TRACE", "reading.inside.warp_report", _of_warps),
+        View("inside", "WARP_TRACE", "reading.inside.warp_report", _of_warps),
         View("export", "--as FORM", "reading.export", _is_exported),
         View("digest", "--format digest", "reading.digest", _is_digest),
     ),
     "source": (
         View("code_places", "BINARY", "reading.binaries.source_code", _is_binary),
-        View("range_lines", "TRACE", "reading.inside.range_source", _of_warps),
+        View("range_lines", "WARP_TRACE", "reading.inside.range_source", _of_warps),
     ),
     "timeline": (
         View("levers", "--part levers", "reading.step_levers", _of_levers),

@@ -129,7 +129,7 @@ class EffortOptions:
 @list_option("--dtype", "dtypes", type=click.Choice(DTYPES), default=("fp32",), help="Types.  [default: fp32]")
 @click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
 @list_option("--mode", "modes", type=click.Choice(MODES), default=("eager",), help="Modes.  [default: eager]")
-@click.option("--channels-last", is_flag=True)
+@click.option("--channels-last", is_flag=True, help="Keep images as NHWC.")
 @list_option("--on", "devices", type=click.Choice(DEVICES), default=("auto",), help="Where to run.  [default: auto]")
 @list_option(
     "--phase", "phases", type=click.Choice(PHASES), default=("forward",),

@@ -134,7 +134,8 @@ def command(
     imports your code. It is built without memory and counted in seconds, so its size does not matter. "at best" is the
     greater of bytes / bandwidth and FLOPs / peak of the whole phase, "per operator" the sum of each operator's own.
     Operators without a formula are named, and what depends on them is left empty. What does not fit into a machine's
-    memory has no times there.
+    memory has no times there. In place of a model, a report or trace of a GPU says what its kernels are expected to
+    take on the machines.
 
     \b
     Example:

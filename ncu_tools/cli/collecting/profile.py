@@ -158,10 +158,9 @@ def _words(arguments: str) -> tuple[str, ...]:
 @list_option(
     "--metrics",
     default=("flops", "dram"),
-    show_default="flops,dram",
     metavar="GROUP,...",
     help="Groups, metric names and patterns; ncu-bench machines --metrics lists the groups. "
-    f"Sampled with --tool pytorch: {', '.join(sampled_groups())}.",
+    f"Sampled with --tool pytorch: {', '.join(sampled_groups())}.  [default: flops,dram]",
 )
 @click.option(
     "--plan",
@@ -178,7 +177,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     show_default=True,
     help="auto takes ncu where it can run; torch is pytorch.",
 )
-@click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True, help="Samples.")
 @argument_option
 @vary_option
 @click.option("--resume", is_flag=True, help="With --vary, go on in this run folder: profile what has no row yet.")
@@ -187,8 +186,8 @@ def _words(arguments: str) -> tuple[str, ...]:
 @click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="fp32", show_default=True)
 @click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
-@click.option("--mode", type=click.Choice(MODES), default="eager", show_default=True)
-@click.option("--channels-last", is_flag=True)
+@click.option("--mode", type=click.Choice(MODES), default="eager", show_default=True, help="How PyTorch runs it.")
+@click.option("--channels-last", is_flag=True, help="Keep images as NHWC.")
 @list_option(
     "--phase",
     "phases",
@@ -199,7 +198,7 @@ def _words(arguments: str) -> tuple[str, ...]:
 @click.option(
     "--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Iterations before the profile."
 )
-@click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True, help="Iterations to profile.")
 @click.option("--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="Where to run.")
 @click.option("--kernel", metavar="REGEX", help="Profile only kernels whose name matches (ncu).")
 @click.option("--launch-skip", type=click.IntRange(min=0), help="Launches to pass over first (ncu).")
@@ -210,8 +209,20 @@ def _words(arguments: str) -> tuple[str, ...]:
     metavar="RANGE",
     help="Profile only inside this range (ncu); push/pop ranges end in /.",
 )
-@click.option("--clock-control", type=click.Choice(("base", "boost", "none")), default="base", show_default=True)
-@click.option("--cache-control", type=click.Choice(("all", "none")), default="all", show_default=True)
+@click.option(
+    "--clock-control",
+    type=click.Choice(("base", "boost", "none")),
+    default="base",
+    show_default=True,
+    help="Hold the clock at base or boost meanwhile, or leave it (ncu).",
+)
+@click.option(
+    "--cache-control",
+    type=click.Choice(("all", "none")),
+    default="all",
+    show_default=True,
+    help="Flush all caches before each kernel, or none (ncu).",
+)
 @click.option("--ncu", metavar="PATH", help="The ncu to use, if not the one on PATH.")
 @click.option("--ncu-args", default="", help="More arguments for the tool, as one string.")
 @click.option(
@@ -264,7 +275,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     "--measure/--no-measure",
     default=True,
     show_default=True,
-    help="Without a GPU's report, measure a machine whose ceilings nobody knows, for at most 10 s after the run.",
+    help="Where the peaks of this machine are not known, measure them after the run, in at most 10 s.",
 )
 @language_options
 @click.option("--dry-run", is_flag=True, help="Print the exact command and run nothing.")

@@ -29,8 +29,9 @@ OUTCOME = columns("outcome reason")
     "-x", "--x", "across", required=True, metavar="COLUMN", help="What the horizontal axis is: n, batch, tokens ..."
 )
 @list_option(
-    "-y", "--y", "up", default=("time",), show_default="time", metavar="COLUMN,...",
-    help="What is shown over it: time, flops, bytes, dram, dram_pct, memory, flops_per_s, bytes_per_s, or any column.",
+    "-y", "--y", "up", default=("time",), metavar="COLUMN,...",
+    help="What is shown over it: time, flops, bytes, dram, dram_pct, memory, flops_per_s, bytes_per_s, or any column.  "
+    "[default: time]",
 )  # fmt: skip
 @list_option("--by", metavar="COLUMN,...", help="A series for each value of these; if not given, of all that differs.")
 @click.option("-o", "--output", type=FILE, help="Draw to this .svg, .png or .pdf file.")

@@ -117,9 +117,10 @@ def command(
     machine), with a sentence for each model. Counts are exact. Times are noisy, so their change has a 95 % interval; if
     it includes 0, no change was shown.
 
-    A gate ends the command with 3 if its limit is exceeded, and with 4 if it could not be evaluated. A change within
-    its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with 2;
-    gates on kernels, per launch, are still judged. With several gates a tripped one counts first, then a refused one.
+    A gate ends the command with exit code 3 if its limit is exceeded, and 4 if it could not be evaluated. A change
+    within its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with
+    2; gates on kernels, per launch, are still judged. With several gates a tripped one counts first, then a refused
+    one.
 
     \b
     Three gates to copy:

@@ -130,8 +130,8 @@ def command(
     machine (only the clock or the device), or noise (none of these).
 
     A gate holds the newest run against a window of those before it, or with drift: the last runs against the first. It
-    ends the command with 3 if its limit is exceeded, and with 4 if it cannot tell: nothing to hold it against, another
-    device, or a clock that decides.
+    ends the command with exit code 3 if its limit is exceeded, and 4 if it cannot tell: nothing to hold it against,
+    another device, or a clock that decides.
 
     \b
     Example:

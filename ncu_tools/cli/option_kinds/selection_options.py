@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OPTIONS = (
     click.option(
         "--kernel", "kernels", multiple=True, metavar="REGEX",
-        help="Only kernels whose full name matches; repeatable. Not with --dask, like the next five options.",
+        help="Only kernels whose full name matches; repeatable.",
     ),
     list_option("--id", "ids", metavar="ID,...", help="Only the kernels with these ids, as in JSON and digests."),
     list_option("--phase", "phases", type=click.Choice(RUN_PHASES), help="Only these phases."),

@@ -93,11 +93,11 @@ def command(
 ) -> None:
     """Say what can be done about the time of a run's kernels, and what it will bring.
 
-    RUN is a report, or what parse or profile made of one. Levers are ranked by the time that they save; each has an
-    interval, the numbers that it stands on, and what to do. Those that change the numerics, replace a kernel or join it
-    with others stand behind. Intervals are as wide as such predictions were off on known optimisation histories. JSON
-    has every lever that was looked at, also those that bring nothing, with the reason. Of a recording of nsys or a
-    trace, the levers are on its steps.
+    RUN is a report, or what parse or profile made of one. Levers are changes that a programmer can make, ranked by the
+    time that they save; each has an interval, the numbers that it stands on, and what to do. Those that change the
+    numerics, replace a kernel or join it with others stand behind. Intervals are as wide as such predictions were off
+    on known optimisation histories. JSON has every lever that was looked at, also those that bring nothing, with the
+    reason. Of a recording of nsys or PyTorch's profiler, levers are about its steps.
 
     \b
     Example:

@@ -103,7 +103,7 @@ class AskedTable:
 @top_option("kernels")
 @machine_option
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
-@click.option("--diagnose", is_flag=True, help="Say of each kernel which levers save time, and how much.")
+@click.option("--diagnose", is_flag=True, help="Say of each kernel which changes (levers) save time, and how much.")
 @columns_option
 @settings_options
 @inductor_option

@@ -71,13 +71,13 @@ def command(
     output_format: str,
     settings: Settings,
 ) -> None:
-    """Turn ncu reports of any dialect into one Parquet file, a row per launch, or into a dataset of such files.
+    """Turn reports of any tool into one Parquet file, a row per launch, or into a dataset of such files.
 
-    REPORT is a .ncu-rep, or a CSV or text file of any ncu version and page, also .gz or .zst, a folder of them, a
-    pattern, or - for standard input. Unreadable reports are listed with the reason, and all others are written. Beside
-    a file called launches.parquet, its kernels are written as kernels.parquet. In a dataset a report is the file
-    run=NAME/rank=N/report=NAME/launches.parquet; reports of the same name there are replaced, others stay. For binary
-    reports, --instances writes instances.parquet beside the output.
+    REPORT is a .ncu-rep, a CSV or text file of any ncu version and page, a recording of nsys or a trace, also .gz or
+    .zst, a folder of them, a pattern, or - for standard input. Unreadable reports are listed with the reason, and all
+    others are written. Beside a file called launches.parquet, its kernels are written as kernels.parquet. In a dataset
+    a report is the file run=NAME/rank=N/report=NAME/launches.parquet; reports of the same name there are replaced,
+    others stay. For binary reports, --instances writes instances.parquet beside the output.
 
     \b
     Example:

@@ -109,8 +109,8 @@ class PointOptions:
 @click.option("--depth", type=click.IntRange(min=0), help="With --points modules: how far below the model to look.")
 @list_option(
     "--levels", type=click.Choice((*LEVELS, "all"), case_sensitive=False), metavar="LEVEL,...",
-    show_default="dram; all with --instructions",
-    help="Memory levels with a point each, joined by a line: dram, l2, l1, shared, or all.",
+    help="Memory levels with a point each, joined by a line: dram, l2, l1, shared, or all.  "
+    "[default: dram; all with --instructions]",
 )  # fmt: skip
 @click.option("--instructions", is_flag=True, help="Count warp instructions and transactions, not FLOPs and bytes.")
 @click.option(

@@ -1,4 +1,4 @@
-"""ncu-bench kernel TRACE --part inside: what warps do inside a kernel, and who waits for whom."""
+"""ncu-bench kernel WARP_TRACE --part inside: what warps do inside a kernel, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ beside_option = click.option(
 
 
 @click.command()
-@click.argument("trace", metavar="TRACE")
+@click.argument("trace", metavar="WARP_TRACE")
 @click.argument("name", required=False)
 @click.option("--part", "part", type=click.Choice(["inside"]), hidden=True)
 @click.option(
@@ -55,10 +55,11 @@ def command(
 ) -> None:  # fmt: skip
     """Show what each role of warps does inside a kernel, in time, who waits for whom, and what a shorter range brings.
 
-    TRACE is a file of run-iket, Proton or flashinfer's profiler as parse takes, or the Parquet file that it wrote. NAME
-    is searched in the names of kernels. Roles are warps whose ranges have the same names. Who ends a wait is inferred:
-    the range whose ends come closest before the ends of the waits, in turn. The longest chain runs over these; what-ifs
-    are a replay of all waits, blocks behind one another on their SMs. In lanes, work has letters and waits have dots.
+    WARP_TRACE is a file of run-iket, Proton or flashinfer's profiler as parse takes, or the Parquet file that it wrote.
+    NAME is searched in the names of kernels. Roles are warps whose ranges have the same names. Who ends a wait is
+    inferred: the range whose ends come closest before the ends of the waits, in turn. The longest chain runs over
+    these; what-ifs are a replay of all waits, blocks behind one another on their SMs. In lanes, work has letters and
+    waits have dots.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""ncu-bench source TRACE: ranges inside a kernel at the lines of source where they begin."""
+"""ncu-bench source WARP_TRACE: ranges inside a kernel at the lines of source where they begin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = columns(
 
 
 @click.command()
-@click.argument("trace", metavar="TRACE")
+@click.argument("trace", metavar="WARP_TRACE")
 @click.argument("name", required=False)
 @click.option(
     "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
@@ -36,9 +36,9 @@ COLUMNS = columns(
 def command(trace: str, source_root: Path | None, output_format: str, options: WarpTraceOptions) -> None:
     """Show the lines of source where the ranges of a kernel begin, with their share of the lives of warps.
 
-    TRACE and options are as for kernel --part inside. No format says lines: the first line with the name of a range as
-    a text is taken, in the files that Proton's call stacks name, and below --source-root. Parquet files that hold lines
-    keep them.
+    WARP_TRACE and options are as for kernel --part inside. No format says lines: the first line with the name of a
+    range as a text is taken, in the files that Proton's call stacks name, and below --source-root. Parquet files that
+    hold lines keep them.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""ncu-bench advise TRACE: what can be done about the time of a kernel, from what its warps did in time."""
+"""ncu-bench advise WARP_TRACE: what can be done about the time of a kernel, from what its warps did in time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOT_CONFIRMED = Note(
 
 
 @click.command()
-@click.argument("trace", metavar="TRACE")
+@click.argument("trace", metavar="WARP_TRACE")
 @click.argument("name", required=False)
 @beside_option
 @warp_trace_options
@@ -43,8 +43,8 @@ NOT_CONFIRMED = Note(
 def command(trace: str, beside: str | None, output_format: str, options: WarpTraceOptions) -> None:
     """Say what can be done about a kernel, from what its warps did: its pipeline, roles, tiles, barriers and starts.
 
-    TRACE and options are as for kernel --part inside. A saving is an interval of the launch's time: a replay of all
-    waits with what the lever changes.
+    WARP_TRACE and options are as for kernel --part inside. A saving is an interval of the launch's time: a replay of
+    all waits with what the lever changes.
 
     \b
     Example:

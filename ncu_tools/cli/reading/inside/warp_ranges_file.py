@@ -1,4 +1,4 @@
-"""ncu-bench parse TRACE: ranges of warps inside kernels as one Parquet file."""
+"""ncu-bench parse WARP_TRACE: ranges of warps inside kernels as one Parquet file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = columns("warps.launch warps.kernel warps.blocks warps.warps warps.rang
 
 
 @click.command()
-@click.argument("traces", nargs=-1, required=True, metavar="TRACE")
+@click.argument("traces", nargs=-1, required=True, metavar="WARP_TRACE")
 @click.option("-o", "--output", type=FILE, required=True, help="The Parquet file to write.")
 @click.option(
     "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Turn a trace from inside kernels into one Parquet file: a row for each range of a warp.
 
-    TRACE is run-iket's JSON, a Chrome trace or tree of Proton's instrumentation, or a buffer of 64-bit records of
+    WARP_TRACE is run-iket's JSON, a Chrome trace or tree of Proton's instrumentation, or a buffer of 64-bit records of
     flashinfer, TIRx, warpscope, Mirage or Triton-distributed (raw, from numpy.save or torch.save). What cannot be read
     is counted. The table has launch, block, warp, role, range, start, end and sm, and more columns (docs/inside.md).
 

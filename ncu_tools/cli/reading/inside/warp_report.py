@@ -1,4 +1,4 @@
-"""ncu-bench report TRACE: a kernel from inside as a page, or its ranges as a trace for Perfetto."""
+"""ncu-bench report WARP_TRACE: a kernel from inside as a page, or its ranges as a trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGES, TRACES = (".html", ".htm"), (".perfetto.json", ".perfetto")
 
 
 @click.command()
-@click.argument("trace", metavar="TRACE")
+@click.argument("trace", metavar="WARP_TRACE")
 @click.argument("name", required=False)
 @click.option(
     "-o", "--output", type=FILE, required=True,
@@ -32,8 +32,8 @@ PAGES, TRACES = (".html", ".htm"), (".perfetto.json", ".perfetto")
 def command(trace: str, output: Path, block: int | None, options: WarpTraceOptions) -> None:
     """Write what is inside a kernel, in time, as one HTML file with lanes of warps, or its ranges for Perfetto.
 
-    TRACE and options are as for kernel --part inside. The page has the slowest and the median block, levers, and all
-    tables; no script runs in it. In Perfetto a block is a process and a warp a thread.
+    WARP_TRACE and options are as for kernel --part inside. The page has the slowest and the median block, levers, and
+    all tables; no script runs in it. In Perfetto a block is a process and a warp a thread.
 
     \b
     Example:
