@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,12 @@ from tests.conftest import SAMPLES
 BINARIES = SAMPLES / "binaries"
 
 
-def use_kept_sass(patch: pytest.MonkeyPatch) -> None:
-    """Let nvdisasm answer with the kept text of the cubin that it is given; it refuses all others."""
-    kept = {path.with_suffix(".cubin").read_bytes(): path.read_text("utf-8") for path in BINARIES.glob("*.sass")}
+def use_kept_sass(patch: pytest.MonkeyPatch, changed: Callable[[bytes], bytes] = bytes) -> None:
+    """Let nvdisasm answer with the kept text of the cubin that it is given, both `changed`; it refuses all others."""
+    kept = {
+        changed(path.with_suffix(".cubin").read_bytes()): changed(path.read_bytes()).decode()
+        for path in BINARIES.glob("*.sass")
+    }
 
     def ask(command: list[str]) -> tuple[int, str] | None:
         text = kept.get(Path(command[-1]).read_bytes())

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
+import click
 import pytest
 
+import ncu_tools
 from benchmarks.house import SMALL_SAMPLE, code_rows, way_of_parse
-from ncu_tools.cli import COMMANDS, run
+from ncu_tools.cli import COMMANDS, cli, run
 from tests.conftest import ROOT
 from tests.nightly.parts import AT_NIGHT
 from tests.support.models.models_here import models_run_here
 from tests.support.nightly import by_day
 from tests.support.pages import reference
-from tests.support.pages.options_page import commands
+from tests.support.pages.examples import examples, readers_files
 from tests.support.pages.printed_outputs import pages_with_outputs, with_printed_outputs
 from tests.support.pages.words import pages, words_of
 
@@ -120,15 +124,56 @@ def test_the_readme_is_short_and_shows_outputs() -> None:
     assert README.count("```text\n$ ncu-bench ") >= 3
 
 
+@pytest.fixture(scope="module")
+def readers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reader")
+    readers_files(folder)
+    return folder
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_option_in_the_documentation_exists(page: Path) -> None:
-    known = {"--help", "--version", "--debug"}
-    for command in commands().values():
-        known |= {option for parameter in command.params for option in parameter.opts}
-    known |= {word for name in commands() for word in name.split() if word.startswith("--")}
-    text = page.read_text("utf-8")
-    for line in re.findall(r"ncu-bench (?:\w+) [^\n`|]*", text):
-        assert set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= known, line
+def test_the_words_of_every_command_are_understood(
+    page: Path, readers_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options exist and have values that they take; between backquotes, a target or a VALUE may be missing."""
+    monkeypatch.chdir(readers_folder)
+    for example in examples(page):
+        assert misunderstood(example.words_here) == "", example.command
+    prose = re.sub(r"^```.*?^```|^ {4}.*$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for command in re.findall(r"`ncu-bench ([^`]*)`", prose):
+        said = misunderstood(shlex.split(command.replace("COMMAND", "hotspots")))
+        assert re.fullmatch(r"|Missing .*|.*'[A-Z]+' is not one of .*", said), f"{command}: {said}"
+
+
+def misunderstood(words: list[str]) -> str:
+    """Why the command line does not take these words; "" if it does. Whether files are there is not asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(click.Path, "convert", lambda self, value, parameter, context: Path(value))
+        try:
+            with cli.make_context("ncu-bench", words[:1]) as context:
+                name, command, rest = cli.resolve_command(context, words) if words else ("", None, [])
+                if command is not None:
+                    command.make_context(name, rest, parent=context).close()
+        except click.exceptions.Exit:  # the help was asked for
+            return ""
+        except click.ClickException as error:
+            return error.format_message()
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_call_of_the_package_has_arguments_that_it_takes(page: Path) -> None:
+    for name, given in re.findall(r"ncu_tools\.(\w+)(\((?:[^()]|\([^()]*\))*\))", page.read_text("utf-8")):
+        call = ast.parse("f" + given.replace(", ...)", ")"), mode="eval").body
+        assert isinstance(call, ast.Call)
+        words = {word.arg or "": None for word in call.keywords}
+        inspect.signature(getattr(ncu_tools, name)).bind(*call.args, **words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_module_that_a_page_runs_exists(page: Path) -> None:
+    for module in re.findall(r"python -m ((?:ncu_|tests|benchmarks)[\w.]*)", page.read_text("utf-8")):
+        assert find_spec(module.rstrip(".")) is not None, module
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -5,27 +5,46 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from tests.conftest import ROOT, SAMPLES, SHARED
+from tests.parsers.derived.test_inductor_sources import graph_folder
+from tests.support.kept_sass import BINARIES
 from tests.support.models.models_here import called_with_models
+from tests.support.warp_files import iket
+from tests.support.warp_pipelines import Kernel, simulated
+from tests.tools.kernels.test_sampled_gpus import timeline
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NOT_RUN = re.compile(r"<!-- not run: (.+?) -->")
-NEEDS = {
-    "a compiled kernel": r"--waivers|extension\.so|\.triton/cache|\.cubin",
-    "a trace of warps": r"iket\.trace|buffer\.npy",
-    "another machine": r"\b(?:s3|tcp)://|\bssh\b|\bdask worker|\bsrun\b|\bmpirun\b|--nproc|\bdocker\b|--dask",
-    "a GPU": r"--tool (?:nsys|torch)|--power|--gpu-metrics|--on cuda|triton_|cuda_extension|--budget|run --with formulas|--part samples --by|train\.py-",
-    "a server that waits": r"ncu-bench mcp --root",
-    "a browser": r"--open",
-    "a measurement of minutes": r"machines measure|--check\b|resnet50|hf:|--learn",
-    "a program of the reader's": r"-- (?:python (?!program)|\./)|model\.py:make|RUNNER_TEMP|my_models|torch_compile_debug|\bCOMMAND\b",
+NOT_RUN = {
+    "ncu-bench bench resnet50 --on cuda --batch-size 1,8,64 --power": "a GPU",
+    "ncu-bench profile --tool nsys --power -- python train.py": "a GPU that nsys records",
+    "ncu-bench profile --tool nsys --gpu-metrics -- python train.py": "a GPU that nsys records",
+    "ncu-bench profile --tool nsys -- python train.py": "a GPU that nsys records",
+    "ncu-bench profile --budget 60s -- python train.py": "a GPU that nsys records",
+    "ncu-bench profile resnet18 --tool torch --metrics dram,sm": "a GPU that PyTorch samples",
+    "ncu-bench profile --nproc 4 -- train.py": "a GPU for ranks; those on a CPU are in tests/whole/test_ranks.py",
 }
-"""Why an example is not run -> what it has in it."""
+"""Commands that no test runs -> what they need. Their words are parsed all the same, as those of every command."""
+STAND_INS = {
+    "resnet50 vit_b_16": "resnet18 squeezenet1_1",
+    "--batch-size 1,8,32": "--batch-size 1,2",
+    "hf:llama-3.2-1b": "hf:gpt2",
+    "128,512 --context-length 512,2048": "8,16 --context-length 16,32",
+    "tcp://scheduler:8786": "local",
+    "s3://bucket/fleet": "fleet",
+    "~/.triton": "triton",
+    "--with report.ncu-rep": "--with softmax.csv",
+    "COMMAND": "hotspots",
+}
+"""Words of commands -> those with which they are run: smaller models, and what is on this machine."""
 REPORTS = {
     "report.csv": SAMPLES / "d01-wide-raw.csv",
     "before.csv": SAMPLES / "d02-long-rules.csv",
@@ -44,6 +63,7 @@ REPORTS = {
 }
 QWEN = "AMD-AGI__TraceLens__h100__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
 RANK = "facebookresearch__HTA__trace_filter__sampled_rank-{}.json.gz"
+RANKS = "runs/train.py-20261120T101500Z"
 RECORDINGS = {
     "trace.json.gz": SHARED / "reports" / "kineto" / QWEN,
     "TRACE": SHARED / "reports" / "kineto" / QWEN,
@@ -52,19 +72,33 @@ RECORDINGS = {
     "capture.json.gz": SHARED / "reports" / "kineto" / QWEN,
     "rank0.json.gz": SHARED / "reports" / "kineto" / RANK.format(0),
     "rank1.json.gz": SHARED / "reports" / "kineto" / RANK.format(1),
+    f"{RANKS}/rank0.json.gz": SHARED / "reports" / "kineto" / RANK.format(0),
+    f"{RANKS}/rank1.json.gz": SHARED / "reports" / "kineto" / RANK.format(1),
     "recording.sqlite": SHARED / "reports" / "nsys" / "brycelelbach__nsightful__tests_power_iteration__baseline.sqlite",
     "before.sqlite": SHARED / "reports" / "nsys" / "brycelelbach__nsightful__tests_power_iteration__baseline.sqlite",
     "after.sqlite": SHARED / "reports" / "nsys" / "brycelelbach__nsightful__tests_power_iteration__baseline.sqlite",
 }
 """What pages call a reader's file -> what lies under that name in the folder."""
+OLD_CODE, NEW_CODE = BINARIES / "kernels.sm_90.cubin", BINARIES / "changed.sm_90.cubin"
+CODE = {
+    "kernels.cubin": OLD_CODE,
+    "triton/cache/softmax.cubin": OLD_CODE,
+    "build/extension.so": NEW_CODE,
+    "old.cubin": OLD_CODE,
+    "new.cubin": NEW_CODE,
+    "old/extension.so": OLD_CODE,
+    "new/extension.so": NEW_CODE,
+}
+"""What pages call compiled code -> the cubin that lies there, with kernels of the names on the pages."""
 SAME = {
-    "before": "run", "after": "run", "runs/2026-11-01": "run", "runs/2026-11-02": "run",
+    "before": "run", "after": "run", "runs/resnet18-20260102T030405Z": "run", "runs/2026-11-01": "run", "runs/2026-11-02": "run",
     "RUNS/1": "run", "RUN": "run", "resnet18-run": "run", "vgg16-run": "run",
     "t4": "sweep", "l4": "sweep", "a100": "sweep", "batch1": "run", "batch64": "run", "batch256": "run",
     "run-on-t4": "run", "run-on-a100": "run", "sweep-on-t4": "sweep", "sweep-on-a100": "sweep",
 }  # fmt: skip
 """What pages call a further run or sweep -> the one that lies there."""
-KERNELS = """
+PROGRAMS = {
+    "kernels.py": """
 import torch
 from torch import nn
 
@@ -76,7 +110,16 @@ def softmax(x, dim: int = -1):
 
 def net(batch_size: int = 1):
     return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), torch.randn(batch_size, 8)
-"""
+""",
+    "my_models.py": "from torch import nn, randn\n\ndef make_model():\n    return nn.Linear(8, 8), randn(4, 8)\n",
+    "train.py": "import torch\n\nfor _ in range(3):\n    torch.nn.Linear(8, 8)(torch.randn(4, 8)).sum().backward()\n",
+    "kernels/gemm.cu": 'begin("tma_issue");\nbegin("mma_issue");\n',
+    "waivers.toml": '[[waiver]]\nkernel = "softmax"\ngate = "registers>0"\nuntil = 2099-01-31\nreason = "a test"\n',
+    "points.csv": "op,dtype,m,n,k,measured_us\n"
+    + "".join(f"gemm,bf16,{m},4096,4096,{8 + m / 4}\n" for m in range(512, 5000, 512)),
+    "ncu": f"#!{sys.executable}\nimport runpy\n"
+    f"runpy.run_path({str(ROOT / 'tests' / 'support' / 'stand_in_ncu.py')!r}, run_name='__main__')\n",
+}
 
 
 @dataclass(frozen=True)
@@ -85,36 +128,45 @@ class Example:
 
     page: str
     command: str
-    words: tuple[str, ...]
     comes_from: str
     goes_to: str
 
     @property
-    def not_run(self) -> str:
-        """Why it is not run; "" if it is."""
-        return next((why for why, has in NEEDS.items() if re.search(has, self.command)), "")
+    def words(self) -> list[str]:
+        """Its words as the page has them."""
+        return shlex.split(self.command)[1:]
+
+    @property
+    def words_here(self) -> list[str]:
+        """Its words with `STAND_INS`."""
+        command = self.command
+        for words, stand_in in STAND_INS.items():
+            command = command.replace(words, stand_in)
+        return shlex.split(command)[1:]
 
 
 def examples(page: Path) -> Iterator[Example]:
-    """The commands of a page, in their order: lines of sh blocks and indented ones, joined where they go on."""
+    """The commands of a page, in their order: lines of blocks that are no output, joined where they go on.
+
+    Raises `ValueError` for a line of which it cannot tell the command.
+    """
     text = re.sub(r"\\\n\s*", "", page.read_text("utf-8"))
-    text = re.sub(rf"{NOT_RUN.pattern}\n```sh\n.*?```", "", text, flags=re.DOTALL)
-    indented = re.findall(r"^ {4}(?:\$ )?(.*\bncu-bench .*)$", text, re.MULTILINE)
-    fenced = [
-        line for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for line in block.split("\n")
-    ]
-    for line in [*indented, *(line for line in fenced if "ncu-bench " in line)]:
-        for piece in re.split(r" && |; ", line.partition("   #")[0]):
-            if example := _example(page.name, piece.partition(" # ")[0].strip()):
-                yield example
+    fenced = re.findall(r"^```(?!text)\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    indented = re.findall(r"^ {4}.*$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    for line in [*indented, *"\n".join(fenced).split("\n")]:
+        for piece in re.split(r" && |; ", re.sub(r"\s# .*|\s>> .*", "", line).strip()):
+            if re.search(r"(?<![-\w/])ncu-bench( |$)", piece) and "_COMPLETE=" not in piece:
+                yield _example(page.name, piece)
 
 
-def _example(page: str, command: str) -> Example | None:
-    before, _, own = command.rpartition(" | ")
-    if not re.match(r"(?:\S*/)?ncu-bench( |$)", own):
-        return None
-    own, _, goes_to = re.sub(r" >> \S+$", "", own).partition(" > ")
-    return Example(page, command, tuple(shlex.split(own)[1:]), before.split()[-1] if before else "", goes_to.strip())
+def _example(page: str, piece: str) -> Example:
+    """The command in a line, which may be an item or a value of YAML, behind a prompt or a pipe, or in a subshell."""
+    found = re.fullmatch(
+        r"(?:\$ |- |command: |[A-Z_]+=\S+ )?(?:([^\"']*) \| )?(?:\S*/)?(ncu-bench(?: .*?)?)\)?(?: > (\S+))?", piece
+    )
+    if found is None:
+        raise ValueError(f"{page}: which command is in {piece!r}?")
+    return Example(page, found[2], (found[1] or " ").split(" ")[-1], found[3] or "")
 
 
 def files_on(page: Path) -> Iterator[tuple[str, str]]:
@@ -126,22 +178,43 @@ def files_on(page: Path) -> Iterator[tuple[str, str]]:
         yield name, block
 
 
-def readers_folder(folder: Path) -> None:
-    """Fill a folder with what pages say a reader has: reports, recordings, runs, sweeps and files of code."""
-    (folder / "reports").mkdir()
+def readers_files(folder: Path) -> None:
+    """Fill a folder with what pages say a reader has: reports, recordings, compiled code, programs."""
     (folder / "sample_reports").symlink_to(SAMPLES)
     (folder / "docs").symlink_to(ROOT / "docs")
+    (folder / "profiles").mkdir()
     for name, path in {**REPORTS, **RECORDINGS}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             shutil.copy(path, folder / name)
+    for name, path in CODE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(with_names_on_pages(path.read_bytes()))
     for example in (ROOT / "docs" / "examples").glob("*.py"):
         shutil.copy(example, folder)
-    (folder / "kernels.py").write_text(KERNELS, encoding="utf-8")
-    for page in PAGES:
-        for name, text in files_on(page):
-            (folder / name).write_text(text, encoding="utf-8")
+    shown = [file for page in PAGES for file in files_on(page)]
+    for name, text in [*PROGRAMS.items(), *shown]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "ncu").chmod(0o755)
+    drawn = np.random.default_rng(1)
+    pipeline = Kernel(drawn.uniform(300, 400, (14, 8)), drawn.uniform(500, 600, (14, 8, 1)), sms=4)
+    timeline(folder)
+    graph_folder(folder / "torch_compile_debug" / "run" / "torchinductor" / "model__0")
+    (folder / "softmax.csv").write_text(REPORTS["report.csv"].read_text("utf-8").replace("triad", "softmax_"), "utf-8")
+    (folder / "iket.trace.json").write_bytes(iket(simulated(pipeline).trace()))
+
+
+def with_names_on_pages(content: bytes) -> bytes:
+    """A cubin of ours, or its printed text, with kernels called as on pages, in as many letters."""
+    return content.replace(b"reversed", b"softmax_").replace(b"scaled", b"gemm__")
+
+
+def readers_runs(folder: Path) -> None:
+    """Make the runs, sweeps and datasets that pages say a reader has, beside `readers_files`."""
     made("profile", "kernels.py:net", "--iterations", "2", "-o", "run", folder=folder)
     made("profile", "kernels.py:softmax", "--vary", "n=64,1024", "-o", "sizes", folder=folder)
+    made("profile", "kernels.py:net", "--tool", "ncu", "--ncu", "./ncu", "-o", "counted", folder=folder)
     sizes = ("--batch-size", "1,2,4", "--dtype", "fp32,bf16", "--max-time", "0.05")
     made("bench", "kernels.py:net", *sizes, "-o", "sweep", folder=folder)
     for name, like in SAME.items():
@@ -152,5 +225,7 @@ def readers_folder(folder: Path) -> None:
 
 def made(*words: str, folder: Path) -> None:
     """Run a command that makes something for the reader. Raises an assertion error if it fails."""
-    found = called_with_models(*words, cwd=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STAND_IN_NCU", "asked")
+        found = called_with_models(*words, cwd=folder)
     assert found.code == 0, f"{' '.join(words)}: {found.err}"
