@@ -1,12 +1,14 @@
 """Build the pages of this folder as a site with a search, without the network: python docs/make_site.py [FOLDER].
 
-It needs mkdocs (the extra `site`). Beside the pages lies live/h100.html, the page of `ncu-bench report` of the reports
-of an H100 in sample_reports/.
+It needs mkdocs (the extra `site`), whose search is replaced by site_search.js. Beside the pages lies live/h100.html,
+the page of `ncu-bench report` of the reports of an H100 in sample_reports/.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,9 +58,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def build(folder: Path) -> None:
-    """Write the site into a folder, which is emptied first. Raises mkdocs' errors; `SystemExit` without a live page."""
-    from mkdocs.commands.build import build as build_pages
-    from mkdocs.config.defaults import MkDocsConfig
+    """Write the site into a folder, which is emptied first.
+
+    Raises mkdocs' errors, and `SystemExit` if mkdocs is not installed or the live page could not be made.
+    """
+    try:
+        from mkdocs.commands.build import build as build_pages
+        from mkdocs.config.defaults import MkDocsConfig
+    except ImportError as error:
+        raise SystemExit("The site is built by mkdocs, which is not installed. Type: pip install '.[site]'") from error
 
     from ncu_tools.cli import run
 
@@ -74,7 +82,7 @@ def build(folder: Path) -> None:
             "markdown_extensions": ["tables", "fenced_code", "toc", "sane_lists"],
             "extra_css": ["site.css"],
             "use_directory_urls": False,
-            "exclude_docs": "*.py\n!examples/*.py\n__pycache__\n",
+            "exclude_docs": "*.py\n!examples/*.py\n__pycache__\nsite_search.js\n",
             "validation": {"links": {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"}},
         }
     )
@@ -83,10 +91,20 @@ def build(folder: Path) -> None:
         raise SystemExit(f"mkdocs does not take its settings: {errors}")
     config.plugins.events["page_markdown"].append(on_page_markdown)
     build_pages(config)
+    write_search(folder / "search")
     reports = [str(ROOT / "sample_reports" / "h100" / name) for name in REPORTS_OF_THE_LIVE_PAGE]
     (folder / LIVE).parent.mkdir()
     if run(["report", *reports, "--title", "An H100", "-o", str(folder / LIVE)]):
         raise SystemExit("the live page could not be made")
+
+
+def write_search(folder: Path) -> None:
+    """Replace the search of mkdocs, which needs a web server, by one that works from disk."""
+    texts = json.loads((folder / "search_index.json").read_text("utf-8"))["docs"]
+    (folder / "texts.js").write_text(f"const texts_of_the_site = {json.dumps(texts)};\n", encoding="utf-8")
+    shutil.copy(DOCS / "site_search.js", folder / "main.js")
+    for name in ("search_index.json", "worker.js"):
+        (folder / name).unlink()
 
 
 if __name__ == "__main__":

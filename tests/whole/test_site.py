@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import html
-import json
 import logging
 import re
+import shutil
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pytest
 
 from docs.make_site import LIVE, build
+from tests.support.browser import BROWSERS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 pytestmark = [
     pytest.mark.nightly,
@@ -75,10 +80,36 @@ def test_every_link_leads_to_a_file_and_an_anchor(site: Path) -> None:
                 assert f'id="{unquote(anchor)}"' in file.read_text("utf-8"), f"{page.name}: {target}"
 
 
-def test_the_search_knows_what_pages_say(site: Path) -> None:
-    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
-    found = {one["location"].partition("#")[0] for one in index["docs"] if "bank conflict" in one["text"]}
-    assert "glossary.html" in found
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("no Chromium is installed: apt-get install --no-install-recommends chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser.new_page()
+        browser.close()
+
+
+@pytest.mark.parametrize(("words", "where"), [("bank conflict", "glossary.html"), ("--vary", "bench.html")])
+def test_the_search_finds_what_pages_say_without_a_server(site: Path, page: Page, words: str, where: str) -> None:
+    page.goto((site / "index.html").as_uri())
+    page.locator("input[name=q]").first.fill(words)
+    page.keyboard.press("Enter")
+    page.locator("#mkdocs-search-results article").first.wait_for()
+    found = [link.get_attribute("href") or "" for link in page.locator("#mkdocs-search-results a").all()]
+    assert any(where in link for link in found)
+
+
+@pytest.mark.parametrize("width", [400, 900, 1400])
+def test_no_page_is_wider_than_its_window(site: Path, page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    for file in site.rglob("*.html"):
+        if file == site / LIVE:
+            continue
+        page.goto(file.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, file.name
 
 
 def test_the_live_page_is_that_of_a_report(site: Path) -> None:
