@@ -90,6 +90,7 @@ class TestAFullDisk:
             (words[-1], b"what was there")
         ]
 
+    @pytest.mark.nightly
     def test_during_a_profile_ends_in_one_paragraph_and_leaves_only_whole_files(self, tmp_path: Path) -> None:
         (tmp_path / "model.py").write_text(MODEL)
         result = called(tmp_path, *PROFILE, before=small_files_only)
@@ -99,6 +100,7 @@ class TestAFullDisk:
 
 
 class TestPermissions:
+    @pytest.mark.nightly
     def test_lost_while_a_program_runs_end_in_one_paragraph(self, tmp_path: Path) -> None:
         (tmp_path / "model.py").write_text(f"import os; os.chmod({str(tmp_path / 'out')!r}, 0o555)\n{MODEL}")
         anybody = [sys.executable, "-c", AS_ANYBODY]

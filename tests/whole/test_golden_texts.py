@@ -11,7 +11,7 @@ from tests.support.pages.golden_texts import WIDTHS, file_of, printed
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("name", by_day(["80", "pipe"], list(WIDTHS)))
+@pytest.mark.parametrize("name", by_day(["80"], list(WIDTHS)))
 def test_commands_print_the_kept_texts_and_no_line_of_a_table_is_wider_than_asked(name: str) -> None:
     kept = file_of(name).read_text("utf-8")
     assert printed(WIDTHS[name]) == kept

@@ -364,6 +364,7 @@ class TestTheChild:
         assert (models.torch, models.cuda, models.visible_gpus) == ("2.13.0", "13.0", 2)
         assert (models.torchvision, models.operators) == ("0.28.0", False)
 
+    @pytest.mark.nightly
     def test_a_file_of_the_current_folder_is_not_taken_for_torch(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

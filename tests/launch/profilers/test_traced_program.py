@@ -67,6 +67,7 @@ def test_a_program_runs_as_it_does_alone_and_its_trace_is_a_run_like_any_other(w
     assert (row["launches"], row["flops"]) == (3, 3 * 2 * 8 * 4 * 2)
 
 
+@pytest.mark.nightly
 def test_a_program_that_fails_leaves_what_it_did_and_says_why(here: Path) -> None:
     (here / "program" / "train.py").write_text(SCRIPT + "raise ValueError('too few')\n", "utf-8")
     done = profiled(here, "train.py", "2")
@@ -76,6 +77,7 @@ def test_a_program_that_fails_leaves_what_it_did_and_says_why(here: Path) -> Non
     assert products(here) == 2
 
 
+@pytest.mark.nightly
 def test_a_program_that_starts_the_profiler_itself_is_told_to_be_run_as_it_is(here: Path) -> None:
     own = "import torch\nwith torch.profiler.profile():\n    torch.ones(2)\n"
     (here / "program" / "own.py").write_text(own, "utf-8")

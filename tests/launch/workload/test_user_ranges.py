@@ -195,6 +195,7 @@ class TestAProgramUnderTheOperatorCollector:
         assert "The program ran no operator of PyTorch inside of ncu_tools.range" in result.err
         assert 'with ncu_tools.range("name")' in result.err
 
+    @pytest.mark.nightly
     def test_that_fails_inside_a_range_keeps_what_it_ran_before(self, tmp_path: Path) -> None:
         pytest.importorskip("torch")
         text = "import torch, ncu_tools\nwith ncu_tools.range('a'):\n    torch.ones(4) + 1\n    raise ValueError('half way')"

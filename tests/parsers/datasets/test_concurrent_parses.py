@@ -50,6 +50,7 @@ def test_leave_one_complete_file_and_nothing_else(tmp_path: Path, *, same_report
 
 
 @pytest.mark.nightly
+@pytest.mark.nightly
 def test_into_two_files_of_one_folder_do_not_mix_their_kernels(tmp_path: Path) -> None:
     parsed_at_once(*((report, tmp_path / f"{report}.parquet") for report in REPORTS))
     for report in REPORTS:

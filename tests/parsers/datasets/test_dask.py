@@ -245,6 +245,7 @@ def scheduler(local: Engine) -> str:
     return str(local._client.scheduler.address)
 
 
+@pytest.mark.nightly
 def test_commands_print_the_same_as_with_one_process(scheduler: str, alone: Path, tmp_path: Path) -> None:
     fleet = str(alone)
     sweeps(tmp_path)

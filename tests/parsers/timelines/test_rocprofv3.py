@@ -235,6 +235,7 @@ def test_a_file_cut_anywhere_is_read_or_refused(tmp_path_factory: pytest.TempPat
 
 @pytest.mark.slow
 @needs_shared_reports
+@pytest.mark.nightly
 def test_a_real_training_of_an_mi350x_has_its_golden_sums() -> None:
     (path,) = (one for one in shared_reports("other") if one.name.endswith("908_results.json.gz"))
     result = read_artefact(Source(str(path)))

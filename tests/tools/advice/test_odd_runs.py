@@ -83,7 +83,7 @@ def test_a_command_for_one_of_several_kernels_that_a_word_finds_names_it_by_its_
 
 @pytest.mark.parametrize(
     "report",
-    [pytest.param(CONFLICTS, marks=pytest.mark.slow), RULES, pytest.param(GEMMS, marks=pytest.mark.slow)],
+    [pytest.param(CONFLICTS, marks=pytest.mark.slow), RULES, pytest.param(GEMMS, marks=pytest.mark.nightly)],
     ids=lambda path: path.name,
 )
 def test_every_command_of_a_report_runs_as_it_is_printed(report: Path, tmp_path: Path) -> None:

@@ -190,6 +190,7 @@ def test_a_huge_result_comes_in_pages_that_hold_every_row_once(root: Path) -> No
 
 
 @needs_torch
+@pytest.mark.nightly
 def test_an_allowed_client_profiles_into_a_new_folder_below_the_root_and_nowhere_else(root: Path) -> None:
     async def questions(client: Client) -> None:
         for output in ("../out", "/elsewhere/out", "."):

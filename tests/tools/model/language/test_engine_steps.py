@@ -302,6 +302,7 @@ class TestTracesOfEngines:
         assert row["cache_read_bytes"] == 32 * 1024 * 147_456
         assert "MFU and MBU need a machine" in done.stdout
 
+    @pytest.mark.nightly
     def test_vllms_decode_step_is_found_and_no_engine_said_by_a_name_that_others_use_too(self) -> None:
         done = ran(
             "compare", "--with", "formulas", self.trace("vllm_decode"), "--target", "hf:qwen3-8b", "--format", "json"
