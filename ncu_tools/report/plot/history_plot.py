@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 WIDTH, PANEL = 8.0, 1.7
 """Inches: width of the picture, height of a panel; the one of times is twice as high."""
 MOST_COUNTS, MOST_TICKS, SHORT_COMMIT, LONGEST_NAME = 3, 14, 9, 18
+LETTER, ROW = 4.4, 10.0
+"""Points: the most that a letter of a change's label takes across, and the height of a row of labels."""
 SPREADS = 2.0
 """Half of a band, in spreads: about 95 of 100 runs of a level are inside."""
 COLOURS = {CODE: LIGHT.series[1], METHOD: LIGHT.series[3], MACHINE: LIGHT.series[2], NOISE: LIGHT.series[7]}
@@ -45,8 +47,10 @@ def draw_history(history: History, series: int, changes: Sequence[HistoryChange]
         for panel, quantity in zip(panels, shown, strict=True):
             _draw(panel, history, series, quantity, own)
         _ticks(panels[-1], history)
-        figure.suptitle(printable(name), fontsize=10, x=0.01, ha="left", parse_math=False)
-        return picture_bytes(figure, file_format, title=printable(name), dpi=150)
+        devices = list(dict.fromkeys(one.devices for one in history.facts if one.devices))
+        title = printable(", ".join([name, *devices[:1]] if len(devices) == 1 else [name]))
+        figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
+        return picture_bytes(figure, file_format, title=title, dpi=150)
 
 
 def _quantities(history: History, series: int, changes: Sequence[HistoryChange]) -> list[str]:
@@ -66,16 +70,7 @@ def _draw(panel: Axes, history: History, series: int, quantity: str, changes: Se
     else:
         _bands(panel, values, own)
         panel.plot(runs, values, "o", markersize=3, color=LIGHT.series[0])
-    for one in own:
-        colour = COLOURS[one.cause]
-        panel.axvline(one.run - 0.5, color=colour, linewidth=1.0, linestyle="--")
-        if one.drift:
-            panel.axvspan(one.run - 0.5, one.end + 0.5, color=colour, alpha=0.1, linewidth=0)
-        words = f" {one.cause}: {one.growth_in_words}"
-        panel.text(
-            one.run - 0.5, 0.98, words, color=colour, fontsize=7, va="top", transform=panel.get_xaxis_transform(),
-            parse_math=False,
-        )  # fmt: skip
+    _mark(panel, own, len(values))
     panel.set_title(known.title, loc="left", fontsize=9, parse_math=False)
     panel.grid(True, which="major", color=LIGHT.grid, linewidth=0.7)
     panel.set_axisbelow(True)
@@ -86,6 +81,28 @@ def _draw(panel: Axes, history: History, series: int, quantity: str, changes: Se
 
         panel.yaxis.set_major_locator(MaxNLocator(5, integer=True))  # else 3.5 launches are written as 3
     panel.yaxis.set_major_formatter(lambda value, _: FORMATS[known.kind](int(value) if whole else value))
+
+
+def _mark(panel: Axes, changes: Sequence[HistoryChange], runs: int) -> None:
+    """A line at each change with its cause and growth, in as many rows as keep the words apart."""
+    taken = dict[int, float]()
+    letter = LETTER * runs / (72 * WIDTH)
+    for one in sorted(changes, key=lambda one: one.run):
+        colour = COLOURS[one.cause]
+        panel.axvline(one.run - 0.5, color=colour, linewidth=1.0, linestyle="--")
+        if one.drift:
+            panel.axvspan(one.run - 0.5, one.end + 0.5, color=colour, alpha=0.1, linewidth=0)
+        words = f" {one.cause}: {one.growth_in_words} "
+        begin, wide = one.run - 0.5, letter * len(words)
+        is_last = begin + wide > runs - 0.3  # at the right edge words stand before their line
+        begin -= wide * is_last
+        row = next(row for row in range(len(changes)) if taken.get(row, -1.0) <= begin or row + 1 == len(changes))
+        taken[row] = begin + wide
+        panel.text(
+            one.run - 0.5, 0.98 - row * ROW / (72 * PANEL), words, color=colour, fontsize=7, va="top", zorder=5,
+            ha="right" if is_last else "left", transform=panel.get_xaxis_transform(), parse_math=False,
+            bbox={"facecolor": LIGHT.paper, "edgecolor": "none", "alpha": 0.8, "pad": 0.2},
+        )  # fmt: skip
 
 
 def _bands(panel: Axes, values: Floats, changes: Sequence[HistoryChange]) -> None:

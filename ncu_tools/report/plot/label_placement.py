@@ -32,6 +32,10 @@ class Spot:
     height: float
     angle: float = 0.0
 
+    def nearest_to(self, x: float, y: float) -> tuple[float, float]:
+        """The point of a level spot that is nearest to another one."""
+        return min(max(x, self.x), self.x + self.width), min(max(y, self.y), self.y + self.height)
+
     def boxes(self) -> npt.NDArray[np.float64]:
         """The area of the label as rows of left, bottom, right, top; slanted labels take several small boxes."""
         if not self.angle:
@@ -61,7 +65,7 @@ class Room:
         """Mark a line through points on the page as taken."""
         found = list(points)
         for (x0, y0), (x1, y1) in pairwise(found):
-            count = max(2, int(math.hypot(x1 - x0, y1 - y0) / 4))
+            count = max(2, int(math.hypot(x1 - x0, y1 - y0) / 2))  # without a gap, so that no word lies along it
             x, y = np.linspace(x0, x1, count), np.linspace(y0, y1, count)
             self.take(np.stack([x - 1, y - 1, x + 1, y + 1], axis=1), LINE)
 
@@ -71,6 +75,12 @@ class Room:
         taken = self._boxes[self._costs >= WORDS]
         across, up = (taken[:, 0] < right) & (taken[:, 2] > left), (taken[:, 1] < top) & (taken[:, 3] > bottom)
         return bool((across & up).any())
+
+    def is_clear(self, start: tuple[float, float], end: tuple[float, float]) -> bool:
+        """True if a line between two points crosses no text."""
+        count = max(2, int(math.dist(start, end) / 2))
+        along = zip(np.linspace(start[0], end[0], count), np.linspace(start[1], end[1], count), strict=True)
+        return not any(self.has_words(Spot(x, y, 0.0, 0.0)) for x, y in along)
 
     def cost(self, spot: Spot) -> float:
         """The area that a label at a spot would cover, in square points weighted by the covered content."""

@@ -84,11 +84,9 @@ def draw_listing(canvas: Canvas) -> int:
 
 def _write(canvas: Canvas, box: Box, lines: list[Line]) -> None:
     size, y = canvas.page.text, box.top
-    for line in lines:
+    for line in fitting(lines, (box.top - box.bottom + 2) / (LINE * size)):
         step = LINE * size * line.lines
         y -= step
-        if y < box.bottom - 2:
-            return
         small = canvas.page.small if line.quiet else size
         colour = canvas.theme.quiet if line.quiet else canvas.theme.ink
         indent = 0.0
@@ -106,6 +104,19 @@ def _write(canvas: Canvas, box: Box, lines: list[Line]) -> None:
             else canvas.fitted(line.text, small, room)
         )
         canvas.write(box.left + indent, y, line.number + text, fontsize=small, color=colour)
+
+
+def fitting(lines: list[Line], room: float) -> list[Line]:
+    """The lines that fit into the height of `room` lines; the last one counts the others where not all do."""
+    last = max((place for place, one in enumerate(lines) if one.text or one.sign), default=-1)
+    lines = lines[: last + 1]
+    if sum(one.lines for one in lines) <= room:
+        return lines
+    kept = list[Line]()
+    while sum(one.lines for one in kept) + lines[len(kept)].lines + 1 <= room:
+        kept.append(lines[len(kept)])
+    rest = sum(bool(one.text) for one in lines[len(kept) :])
+    return [*kept, Line(f"{rest} more with --format json", quiet=True)]
 
 
 # ----------------------------------------------------------------------------------------------------------- marks
@@ -281,7 +292,8 @@ def _units(canvas: Canvas) -> list[Line]:
     if any(reasons.values()):
         sign = _marker(canvas, canvas.theme.quiet, "o", is_open=True)
         found = " or ".join(reason for reason, is_there in reasons.items() if is_there)
-        result.append(Line(f"FLOPs are {found}", sign=sign))
+        first, *rest = _wrapped(canvas, f"FLOPs are {found}", indent=1.6)
+        result += [Line(first, sign=sign, quiet=True), *(Line(text, sign=_no_sign, quiet=True) for text in rest)]
     return [*result, Line(lines=0.6)] if result else []
 
 
@@ -377,7 +389,7 @@ def _lines_of_ceilings(canvas: Canvas) -> list[Line]:
         Line(words, sign=_stroke(canvas, canvas.theme.ink, line_of(ceiling)), quiet=True)
         for words, ceiling in sorted(kinds.items())
     ]
-    return [*_further_ceilings(canvas), *meanings]
+    return [*meanings, *_further_ceilings(canvas)]
 
 
 def _further_ceilings(canvas: Canvas) -> list[Line]:
@@ -386,10 +398,14 @@ def _further_ceilings(canvas: Canvas) -> list[Line]:
 
     if not canvas.not_labelled:
         return []
+    labels = [one.label for one in canvas.not_labelled]
     lines = [
-        Line(one.label, quiet=True, sign=_stroke(canvas, canvas.colour_of_ceiling(one), line_of(one)), lines=0.85)
-        for one in sorted(canvas.not_labelled, key=lambda one: -one.value)
-    ]
+        Line(
+            one.label, quiet=True, names=labels, lines=0.85,
+            sign=_stroke(canvas, canvas.colour_of_ceiling(one), line_of(one)),
+        )
+        for one in sorted(canvas.not_labelled, key=lambda one: (one.kind == BOARD_LIMIT, -one.value))
+    ]  # fmt: skip
     return [Line("further roofs", quiet=True), *lines, Line(lines=0.6)]
 
 

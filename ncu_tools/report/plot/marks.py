@@ -22,6 +22,8 @@ MOST_NAMED = 10
 DESCENT = 0.24
 """Depth of descenders such as in p and _ below the base line, as a part of the size; digits have none."""
 
+FAR = 7
+"""Points between a marker and its text beyond which a line joins them."""
 MARKS_IN_THE_WAY = 400
 RING_AREA, SMALL_RING = 95.0, 0.2
 
@@ -180,16 +182,25 @@ def _write_beside(canvas: Canvas, mark: Mark, text: str, size: float, radius: fl
     x, y = canvas.frame.at(mark.places[0].intensity, mark.flops_per_s)
     below = 0.0 if text.isdecimal() else DESCENT * size
     width, height = canvas.width_of(text, size, bold=bold), 0.8 * size + below
-    spot = canvas.room.place(around(x, y, radius, width, height))
+    spots = around(x, y, radius, width, height)
+    lines = [_line_to(spot, x, y, radius) for spot in spots]
+    clear = [spot for spot, line in zip(spots, lines, strict=True) if line is None or canvas.room.is_clear(*line)]
+    spot = canvas.room.place(clear or spots)
     if spot is None:
         return
-    nearest = min(max(x, spot.x), spot.x + width), min(max(y, spot.y), spot.y + height)
-    away = math.dist((x, y), nearest)
-    if away > radius + 7:
-        edge = x + (nearest[0] - x) * radius / away, y + (nearest[1] - y) * radius / away
-        _leader(canvas, edge, nearest)
+    if line := _line_to(spot, x, y, radius):
+        _leader(canvas, *line)
     weight, colour = ("bold", canvas.theme.ink) if bold else ("normal", canvas.colour_of(mark))
     canvas.write(spot.x, spot.y + below, text, on_paper=True, fontsize=size, fontweight=weight, color=colour, zorder=6)
+
+
+def _line_to(spot: Spot, x: float, y: float, radius: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """The ends of the line from the edge of a marker to a text at a spot; None if the text is near."""
+    nearest = spot.nearest_to(x, y)
+    away = math.dist((x, y), nearest)
+    if away <= radius + FAR:
+        return None
+    return (x + (nearest[0] - x) * radius / away, y + (nearest[1] - y) * radius / away), nearest
 
 
 def _leader(canvas: Canvas, start: tuple[float, float], end: tuple[float, float]) -> None:

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
+from ncu_tools.kernels.names.distinct_names import fitted_names
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.view.kernel_view import KernelView
 from ncu_tools.kernels.view.part_rows import written
 from ncu_tools.report.plot.theme import LIGHT, Theme
@@ -18,9 +20,10 @@ from ncu_tools.report.table import printable
 
 SVG = "http://www.w3.org/2000/svg"
 UNKNOWN = "not collected"
+LONGEST_TITLE = 110
 CHARTED = ("limits", "memory")
 """The parts of a view whose facts a chart shows."""
-WIDTH, HEIGHT = 1000, 300
+WIDTH, HEIGHT, HEADING = 1000, 300, 30
 
 
 @cache
@@ -39,7 +42,8 @@ def memory_chart(view: KernelView, theme: Theme = LIGHT) -> str:
     facts = {one.title: one for one in view.facts if one.part in CHARTED}
     texts = {title: written(one.kind, one.value) for title, one in facts.items()}
     shares = {title: one.share for title, one in facts.items() if one.share is not None}
-    return drawn(texts, shares, f"Memory chart of {view.kernel_name}", theme)
+    of_device = f", {view.device}" if view.device else ""
+    return drawn(texts, shares, f"Memory chart of {readable_name(view.kernel_name)}{of_device}", theme)
 
 
 def drawn(texts: Mapping[str, str], shares: Mapping[str, float], title: str, theme: Theme = LIGHT) -> str:
@@ -55,14 +59,18 @@ def drawn(texts: Mapping[str, str], shares: Mapping[str, float], title: str, the
         if share is not None:
             node.set("width", f"{float(node.get('width', 0)) * min(max(shares.get(share, 0.0), 0.0), 1.0):.4g}")
     root.set("width", str(WIDTH))
-    root.set("height", str(HEIGHT))
+    root.set("height", str(HEIGHT + HEADING))
+    root.set("viewBox", f"0 {-HEADING} {WIDTH} {HEIGHT + HEADING}")
     root.set("aria-label", printable(title))
     head = ElementTree.Element(f"{{{SVG}}}title")
     head.text = printable(title)
     style = ElementTree.Element(f"{{{SVG}}}style")
     style.text = _looks(theme)
-    paper = ElementTree.Element(f"{{{SVG}}}rect", {"width": "100%", "height": "100%", "fill": theme.paper})
-    root[:0] = [head, style, paper]
+    whole = {"y": str(-HEADING), "width": "100%", "height": "100%", "fill": theme.paper}
+    paper = ElementTree.Element(f"{{{SVG}}}rect", whole)
+    heading = ElementTree.Element(f"{{{SVG}}}text", {"class": "chart-title", "x": "8", "y": "-8"})
+    heading.text = fitted_names([printable(title)], LONGEST_TITLE)[printable(title)]
+    root[:0] = [head, style, paper, heading]
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 

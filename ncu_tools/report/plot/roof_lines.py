@@ -13,7 +13,7 @@ from ncu_tools.report.plot.page_size import Frame
 from ncu_tools.roofline.scene import DrawnCeiling, Scene
 
 RIDGES_LABELLED = 6
-COVERED = 0.3
+COVERED = 0.1
 """Largest share of its size that a label may cover; otherwise it goes to the listing."""
 
 FREE = 0.03

@@ -15,6 +15,7 @@ from ncu_tools.report.plot.marks import draw_arrows, draw_marks, draw_names, dra
 from ncu_tools.report.plot.page_size import page_of, size_of
 from ncu_tools.report.plot.roof_lines import draw_ceilings, label_ceilings
 from ncu_tools.report.plot.theme import THEMES
+from ncu_tools.report.table import printable
 from ncu_tools.roofline.roofline import Roofline
 from ncu_tools.roofline.scene import Scene
 from ncu_tools.roofline.scene_builder import scene_of
@@ -46,8 +47,11 @@ def _draw(canvas: Canvas) -> None:
     """Draw lines and marks first; then text, which is placed between them."""
     scene, page = canvas.scene, canvas.page
     if scene.title:
-        title = canvas.fitted(scene.title, 1.15 * page.text, page.width - page.plot.left)
-        canvas.write(page.plot.left, page.plot.top + 0.9 * page.text, title, fontsize=1.15 * page.text)
+        size, room = 1.15 * page.text, page.width - page.plot.left - 0.5 * page.text
+        name, comma, rest = scene.title.partition(", ")  # a long name is cut, and leaves room for the device
+        name = canvas.fitted_name(name, size, room - canvas.width_of(printable(comma + rest), size), [])
+        title = canvas.fitted(name + comma + rest, size, room)
+        canvas.write(page.plot.left, page.plot.top + 0.9 * page.text, title, fontsize=size)
     draw_ceilings(canvas)
     draw_marks(canvas)
     draw_arrows(canvas)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ncu_tools.history.causes import changes_of
+from ncu_tools.report.plot.history_plot import draw_history
 from tests.support.browser import Opened
-from tests.support.histories import counted, run_folder, times
+from tests.support.histories import counted, history, run_folder, times
 from tests.support.ran import ran
 
 if TYPE_CHECKING:
@@ -43,6 +47,17 @@ def test_a_picture_marks_changes_with_their_causes_and_shows_the_counts_that_mov
     calm = tmp_path / "calm.svg"
     assert ran("history", str(runs), "--kernel", "calm", "-o", str(calm)).exit_code == 0
     assert "code:" not in calm.read_text("utf-8")
+
+
+def test_labels_of_changes_that_are_close_stand_in_rows_and_within_the_picture() -> None:
+    found = history(*(counted(registers=32 + 8 * sum(run >= at for at in (3, 4, 5, 11))) for run in range(12)))
+    drawn = draw_history(found, 0, changes_of(found), "svg").decode()
+    pairs = re.findall(r"M ([\d.]+) ([\d.]+)\s+L ([\d.]+) [\d.]+\s+L [\d.]+ ([\d.]+)[^>]*opacity: 0.8", drawn)
+    boxes = [tuple(map(float, pair)) for pair in pairs]
+    assert len(boxes) == 4
+    assert all(right < 8 * 72 for _, _, right, _ in boxes)
+    for (left, low, right, high), (left2, low2, right2, high2) in combinations(boxes, 2):
+        assert right <= left2 or right2 <= left or low <= high2 or low2 <= high
 
 
 def test_a_file_of_another_kind_and_a_kernel_that_is_not_there_are_told(runs: Path, tmp_path: Path) -> None:

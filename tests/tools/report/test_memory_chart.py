@@ -74,7 +74,9 @@ def test_a_page_draws_the_chart_of_the_chosen_kernel_with_the_texts_of_the_file(
     assert ran("kernel", str(REPORT), "--chart", str(tmp_path / "chart.svg")).exit_code == 0
     opened = Opened(browser, (tmp_path / "page.html").as_uri())
     on_page = opened.page.locator(".memory-chart text").all_text_contents()
-    assert on_page == texts_of((tmp_path / "chart.svg").read_text("utf-8"))
+    heading, *in_file = texts_of((tmp_path / "chart.svg").read_text("utf-8"))
+    assert heading == "Memory chart of conflicts, NVIDIA H100 80GB HBM3"
+    assert on_page == in_file
     with opened.page.expect_download() as download:
         opened.page.click("[aria-label^='Save Memory chart'][aria-label$='SVG']")
     assert texts_of(download.value.path().read_text("utf-8")) == on_page

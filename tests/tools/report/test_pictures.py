@@ -33,9 +33,10 @@ from ncu_tools.cli.tables.roofline_pictures import default_title
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.label_placement import Room, Spot, around
-from ncu_tools.report.plot.listing import draw_listing, what_differs
+from ncu_tools.report.plot.listing import Line, draw_listing, fitting, what_differs
 from ncu_tools.report.plot.marks import draw_marks, draw_numbers
 from ncu_tools.report.plot.page_size import Box, page_of, size_of
+from ncu_tools.report.plot.roof_lines import COVERED
 from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.report.plot.theme import DARK, LIGHT, readable_on
 from ncu_tools.roofline.density import DENSE_FROM
@@ -625,6 +626,17 @@ class TestLabels:
         room = Room(Box(0, 0, 100, 100))
         room.take(np.array([[0.0, 0.0, 100.0, 100.0]]))
         assert room.place([Spot(10, 10, 30, 8)], at_most=5.0) is None
+
+    @pytest.mark.parametrize("taken", [[(0.0, 50.0), (400.0, 50.0)], [(70.0, 0.0), (70.0, 46.0), (100.0, 46.0)]])
+    def test_of_roofs_lie_along_no_other_line(self, taken: list[tuple[float, float]]) -> None:
+        room, spot = Room(Box(0, 0, 400, 400)), Spot(20, 46, 130, 7)
+        room.take_line(taken)
+        assert (room.place([spot], at_most=COVERED * spot.width * spot.height) is None) is (taken[0][0] == 0.0)
+
+    def test_that_no_place_is_left_for_in_the_legend_are_counted(self) -> None:
+        lines = [Line("a"), Line("b"), Line(), Line("c"), Line(lines=0.6)]
+        assert [one.text for one in fitting(lines, 4.0)] == ["a", "b", "", "c"]
+        assert [one.text for one in fitting(lines, 3.0)] == ["a", "b", "1 more with --format json"]
 
     def test_of_300_kernels_list_the_hottest_and_count_the_rest(self) -> None:
         scene = scene_of(roofline({"run": many(300)}))

@@ -107,10 +107,13 @@ function mergedCeilings(ceilings) {
   return merged;
 }
 
+function ceilingTitles(ceiling) {
+  return [...new Set(ceiling.titles)].join(" = ");
+}
+
 function ceilingText(ceiling, devices) {
   const amount = scaled(ceiling.value, ceiling.value_unit);
-  const titles = [...new Set(ceiling.titles)].join(" = ");
-  const text = [titles, ceiling.kind, amount].filter(Boolean).join(" ");
+  const text = [ceilingTitles(ceiling), ceiling.kind, amount].filter(Boolean).join(" ");
   return devices.length > 1 ? `${ceiling.device}: ${text}` : text;
 }
 
@@ -413,18 +416,21 @@ function rooflinePlot(content, { onChoose, onLeave, onChange, describe }) {
 
   // Texts along the ceilings: flat ones at the right end, moved left or below where a text is; returns their boxes.
   function drawCeilingTexts(found, scale) {
-    const taken = here()
-      .slice(0, NUMBERED)
-      .map((point) => boxOf(point, scale));
-    const markersOnly = taken.length;
+    const taken = [
+      ...here()
+        .slice(0, NUMBERED)
+        .map((point) => boxOf(point, scale)),
+      ...found.flatMap((ceiling) => boxesOfLine(ceiling, scale)),
+    ];
+    const others = taken.length;
     const lowest = found.findLast((ceiling) => ceiling.is_bandwidth);
     const slopes = found.filter((ceiling) => ceiling.is_bandwidth).length;
     let slanted = 0;
     const named = [...new Set(found.map((ceiling) => ceiling.device))];
     const placed = found.flatMap((ceiling) => {
       const text = ceilingText(ceiling, named);
+      if (!ceiling.is_bandwidth) return aboveLine(ceiling, [text, ceilingTitles(ceiling)], taken, scale);
       const width = text.length * LABEL.perCharacter;
-      if (!ceiling.is_bandwidth) return aboveLine(ceiling, text, width, taken, scale);
       const isBelow = slopes > 1 && ceiling === lowest;
       const before = isBelow ? 0 : slanted;
       slanted += width + 12;
@@ -438,7 +444,15 @@ function rooflinePlot(content, { onChoose, onLeave, onChange, describe }) {
       .attr("text-anchor", (one) => one.anchor)
       .attr("transform", (one) => `translate(${one.x},${one.y}) rotate(${one.angle})`)
       .text((one) => one.text);
-    return taken.slice(markersOnly);
+    return taken.slice(others);
+  }
+
+  // A ceiling's line as boxes that no text of another one may lie on.
+  function boxesOfLine(ceiling, scale) {
+    const [x0, x1] = [scale.x(ceiling.from), scale.x(ceiling.to)];
+    if (!ceiling.is_bandwidth) return [{ x: x0, y: ceiling.y1 - 1, width: x1 - x0, height: 2 }];
+    const slope = (ceiling.y2 - ceiling.y1) / (x1 - x0);
+    return d3.range(x0, x1, 4).map((x) => ({ x, y: ceiling.y1 + (x - x0) * slope - 2, width: 4, height: 4 }));
   }
 
   function boxOf(point, scale) {
@@ -477,16 +491,20 @@ function rooflinePlot(content, { onChoose, onLeave, onChange, describe }) {
     };
   }
 
-  function aboveLine(ceiling, text, width, taken, scale) {
+  // The first of its texts that has a place above or below a flat ceiling, from its right end on.
+  function aboveLine(ceiling, itsTexts, taken, scale) {
     const right = state.width - margin.right - 4;
     if (ceiling.y1 < margin.top - 2 || ceiling.y1 > HEIGHT - margin.bottom + 2) return [];
-    const first = Math.min(Math.max(scale.x(ceiling.from), margin.left) + width, right);
-    for (let end = right; end >= first; end -= 16) {
-      for (const top of [ceiling.y1 - LABEL.height - 2, ceiling.y1 + 3]) {
-        const box = { x: end - width, y: top, width, height: LABEL.height };
-        if (box.x < margin.left || taken.some((other) => overlap(box, other))) continue;
-        taken.push(box);
-        return [{ ...ceiling, text, anchor: "end", angle: 0, x: end, y: top + LABEL.height - 3 }];
+    for (const text of itsTexts) {
+      const width = text.length * LABEL.perCharacter;
+      const first = Math.min(Math.max(scale.x(ceiling.from), margin.left) + width, right);
+      for (let end = right; end >= first; end -= 16) {
+        for (const top of [ceiling.y1 - LABEL.height - 2, ceiling.y1 + 3]) {
+          const box = { x: end - width, y: top, width, height: LABEL.height };
+          if (box.x < margin.left || taken.some((other) => overlap(box, other))) continue;
+          taken.push(box);
+          return [{ ...ceiling, text, anchor: "end", angle: 0, x: end, y: top + LABEL.height - 3 }];
+        }
       }
     }
     return [];
