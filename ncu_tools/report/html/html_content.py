@@ -45,6 +45,7 @@ from ncu_tools.report.html.page_columns import (
     KERNEL_DETAILS,
     LAYER_COLUMNS,
     WIDEST_NAME,
+    docs_of_columns,
     kernel_columns,
     meanings_in,
     summary_columns,
@@ -142,6 +143,7 @@ def content(
     found = {
         "title": title or title_of(list(labels.values())),
         "made_by": f"ncu-bench {VERSION}",
+        "docs": docs_of_columns(),
         "levels": _levels(result),
         "runs": [labels[run.name] for run in runs],
         "units": {unit: unit_title(unit) for unit in (*UNIT_COLUMNS, *LEVELS)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any
 
 from ncu_tools.kernels.kernel_row import GROUPS, KERNEL
@@ -90,6 +91,16 @@ def meanings_in(content: Any) -> dict[str, tuple[str, str, str, str]]:
         if isinstance(one, (dict, list, tuple)):
             found |= meanings_in(one)
     return found
+
+
+def docs_of_columns() -> str | None:
+    """The address of the documentation's page of columns, by the package's metadata; None if that has no address."""
+    try:
+        named = metadata("ncu-bench").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return None
+    found = dict(one.replace(" ", "").split(",", 1) for one in named if "," in one).get("Documentation")
+    return f"{found.rstrip('/')}/reference/columns.html" if found else None
 
 
 def table_of(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:

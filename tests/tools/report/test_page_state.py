@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -13,8 +14,9 @@ import pytest
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.report.columns.registry import entry
+from ncu_tools.report.html import page_columns
 from ncu_tools.report.html.html_content import ReportedRun, content
-from ncu_tools.report.html.page_columns import meanings_in
+from ncu_tools.report.html.page_columns import docs_of_columns, meanings_in
 from tests.support.browser import Opened
 from tests.support.launches import table
 from tests.tools.report.test_html_report import ran, three_kernels, written
@@ -152,12 +154,15 @@ class TestNames:
                 "void at::native::gemm_tn<float, 4>(int)",
                 ["void ", "at::", "native::", "gemm_", "tn", "<float, ", "4>", "(int)"],
             ),
-            ("type --machine NAME (or none)", ["type ", "--machine ", "NAME ", "(or ", "none)"]),
+            ("type --machine NAME (or none)", ["type ", "--machine", " ", "NAME ", "(or ", "none)"]),
+            ("saves 0.7 ms (50.0 %); at 9.1", ["saves ", "0.7 ms", " (", "50.0 %", "); ", "at ", "9.1"]),
             ("x" * 50, ["x" * 24, "x" * 24, "xx"]),
         ],
     )
     def test_break_behind_separators_and_within_no_word(self, opened: Opened, name: str, pieces: list[str]) -> None:
-        made = opened.page.evaluate("(name) => breakable(name).filter((one) => typeof one === 'string')", name)
+        made = opened.page.evaluate(
+            "(name) => breakable(name).map((one) => one.textContent ?? one).filter(Boolean)", name
+        )
         assert made == pieces
         assert "".join(made) == name
 
@@ -169,6 +174,17 @@ class TestMeanings:
         keys = {column["key"] for column in found["kernels"]["columns"] if not column["name"].endswith("_shown")}
         assert keys - set(found["meanings"]) == {"flops_lower_bound"}
         assert meanings_in({"columns": [], "rows": []}) == {}
+
+    def test_lead_to_the_documentation_where_the_package_says_its_address(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package = Message()
+        monkeypatch.setattr(page_columns, "metadata", lambda _: package)
+        package["Project-URL"] = "Source, https://example.org/code"
+        assert docs_of_columns() is None
+        package["Project-URL"] = "Documentation, https://example.org/docs/"
+        assert docs_of_columns() == "https://example.org/docs/reference/columns.html"
+        assert (Path(__file__).parents[3] / "docs" / "reference" / "columns.md").is_file()
 
     def test_are_shown_beside_a_title_that_is_hovered_or_has_the_focus(self, opened: Opened) -> None:
         tip = opened.page.locator("#meaning")
@@ -189,6 +205,6 @@ class TestMeanings:
         opened.page.locator("#meaning").wait_for()
         opened.page.hover("#meaning a")
         opened.page.click("#meaning a")
-        opened.page.wait_for_function("location.hash.startsWith('#columns')")
+        opened.page.wait_for_function("location.hash.startsWith('#column-time_share')")
         assert opened.page.locator("#columns dt").count() > 20
         assert opened.page.locator("#columns").evaluate("node => node.open")

@@ -38,7 +38,8 @@ const address = (() => {
     isOpening = false;
     section = words.find((word) => !word.includes("=")) ?? "";
     const goal = document.getElementById(section);
-    if (goal instanceof HTMLDetailsElement) goal.open = true;
+    const folded = goal?.closest("details");
+    if (folded) folded.open = true;
     goal?.scrollIntoView();
     if (words.length) write();
   }

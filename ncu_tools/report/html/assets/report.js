@@ -457,7 +457,7 @@ const parts = content.parts ? kernelInParts(content.parts, chooses) : null;
 document.title = `${content.title} - ncu-bench report`;
 section("title").replaceChildren(...breakable(content.title));
 section("made-by").textContent = content.made_by;
-const { glossary } = explainTitles(content.meanings);
+const { glossary } = explainTitles(content.meanings, content.docs);
 if (runs) address.keep("runs", runs.chosen, runs.chooseAs);
 drawSummary();
 drawRoofline();

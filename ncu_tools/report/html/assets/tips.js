@@ -1,8 +1,9 @@
 "use strict";
 // What a title means: its meaning, unit and gaps from the registry of columns, beside the title that is hovered or has
-// the focus, with a link to all of them at the end of the page. Titles have the key of their column in `data-means`.
+// the focus, with a link to its place among all of them at the end of the page, and to the documentation where the
+// package says its address. Titles have the key of their column in `data-means`.
 
-function explainTitles(meanings) {
+function explainTitles(meanings, docs) {
   const WAIT = 250; // ms
   const tip = element("div", { class: "tip meaning", role: "tooltip", id: "meaning", hidden: true });
   let [shownFor, waiting] = [null, null];
@@ -16,7 +17,8 @@ function explainTitles(meanings) {
       element("p", {}, `${capital(meaning)}.`),
       ...(unit ? [element("p", { class: "hint" }, `Unit of CSV and JSON: ${unit}`)] : []),
       ...(missing ? [element("p", { class: "hint" }, `Empty: ${missing}`)] : []),
-      element("a", { href: "#columns" }, "All columns"),
+      element("a", { href: `#column-${node.dataset.means}` }, "All columns"),
+      ...(docs ? [" · ", element("a", { href: docs, target: "_blank", rel: "noreferrer" }, "Documentation")] : []),
     );
     node.setAttribute("aria-describedby", "meaning");
     tip.hidden = false;
@@ -57,8 +59,8 @@ function explainTitles(meanings) {
 
   // Every column of the page with its meaning, folded at its end.
   function glossary() {
-    const rows = Object.values(meanings).map(([title, meaning, unit, missing]) => [
-      element("dt", {}, title),
+    const rows = Object.entries(meanings).map(([key, [title, meaning, unit, missing]]) => [
+      element("dt", { id: `column-${key}` }, title),
       element("dd", {}, [meaning, unit && `in ${unit}`, missing && `empty: ${missing}`].filter(Boolean).join("; ")),
     ]);
     const node = element(
