@@ -176,7 +176,9 @@ def _nanoseconds(microseconds: Decimal) -> int:
 
 def _whole(value: Any, bits: int = 63) -> int | None:
     number = _decimal(value)
-    return int(number) if number is not None and number == int(number) and 0 <= number < 2**bits else None
+    if number is None or number != int(number) or not 0 <= number < 2**bits:
+        return None
+    return value if isinstance(value, int) else int(float(number))  # with an exponent it is a double, as in C++
 
 
 def _text(value: int | None) -> str | None:
