@@ -85,7 +85,7 @@ def block_phases(ranges: LaunchRanges, releases: Sequence[Release]) -> BlockPhas
         copies, computes = (one[name] & (stop > start) for one in (is_copy, is_computing))
         np.minimum.at(first, block[computes], start[computes])
         np.maximum.at(last, block[copies], landed[copies])
-        base = block * (int(ranges.end.max()) - int(ranges.begin.min()) + 1) - int(ranges.begin.min())
+        base = block * (ranges.duration + 1)
         together += _together(
             (base[copies] + start[copies], base[copies] + landed[copies]),
             (base[computes] + start[computes], base[computes] + stop[computes]),
@@ -158,7 +158,6 @@ def tiles_of(ranges: LaunchRanges) -> Tiles | None:
 def unit_spread(ranges: LaunchRanges) -> list[UnitSpread]:
     """SMs, TPCs and GPCs, as far as the trace knows them."""
     work = np.bincount(ranges.lane[~ranges.waits], ranges.own[~ranges.waits], len(ranges.block))
-    origin, last = int(ranges.begin.min()), int(ranges.end.max())
     found = []
     for level, of in (("SM", ranges.sm), ("TPC", ranges.tpc), ("GPC", ranges.gpc)):
         unit_of_block = of[ranges.first_block]
@@ -168,12 +167,12 @@ def unit_spread(ranges: LaunchRanges) -> list[UnitSpread]:
         units, at = np.unique(unit_of_block[known], return_inverse=True)
         at = at.reshape(-1)
         blocks = np.bincount(at)
-        begin, end = np.full(len(units), last), np.full(len(units), origin)
+        begin, end = np.full(len(units), ranges.duration), np.zeros(len(units), np.int64)
         np.minimum.at(begin, at, ranges.block_begin[known])
         np.maximum.at(end, at, ranges.block_end[known])
         done = np.bincount(at, np.add.reduceat(work, ranges.first_block)[known])
         aligned = ranges.is_aligned
-        idle = float((last - end).mean() / max(last - origin, 1))
+        idle = float((ranges.duration - end).mean() / max(ranges.duration, 1))
         found.append(UnitSpread(
             level, len(units), int(blocks.min()), int(blocks.max()), int(np.ptp(begin)) if aligned else None,
             int(np.ptp(end)) if aligned else None, idle if aligned else None,

@@ -133,7 +133,7 @@ class LaunchRanges:
     @property
     def duration(self) -> int:
         """From the begin of the first warp to the end of the last."""
-        return int(self.end.max() - self.begin.min())
+        return int(self.end.max())
 
     @cached_property
     def step(self) -> int:
@@ -258,11 +258,11 @@ def _parents(lane: Codes, start: Integers, stop: Integers) -> tuple[Integers, In
     rows = np.arange(len(start))
     if not len(rows):
         return rows, rows, rows
-    low, span = int(start.min()), int(stop.max() - start.min()) + 1
+    span = int(stop.max()) + 1
     lane = lane.astype(np.int64)
-    ends = lane * span + (stop - low)
+    ends = lane * span + stop
     ends.sort()
-    depth = rows - np.searchsorted(ends, lane * span + (start - low), side="right")
+    depth = rows - np.searchsorted(ends, lane * span + start, side="right")
     parent = np.full(len(rows), NO_PARENT)
     above = rows[depth == 0]
     for level in range(1, int(depth.max()) + 1):

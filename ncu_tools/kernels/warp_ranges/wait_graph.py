@@ -90,16 +90,15 @@ class WaitGraph:
 
     def last_node(self, lane: Integers, time: Integers) -> Integers:
         """The last node at or before a time on each lane, within the lives of warps; `NO_NODE` before the first."""
-        low, span, keys = self._keys
-        at = np.searchsorted(keys, lane * span + (time - low), side="right") - 1
+        span, keys = self._keys
+        at = np.searchsorted(keys, lane * span + time, side="right") - 1
         return np.where((at >= 0) & (self.lane[np.maximum(at, 0)] == lane), at, NO_NODE) if len(self) else at
 
     @cached_property
-    def _keys(self) -> tuple[int, int, Integers]:
-        """The begin and the length of the launch, and lane and time of each node as one ascending number."""
-        low = int(self.ranges.begin.min())
-        span = int(self.ranges.end.max()) - low + self.ranges.step + 2
-        return low, span, self.lane * span + (self.end - low)
+    def _keys(self) -> tuple[int, Integers]:
+        """More than the length of the launch, and lane and time of each node as one ascending number."""
+        span = self.ranges.duration + self.ranges.step + 2
+        return span, self.lane * span + self.end
 
     @cached_property
     def levels(self) -> tuple[list[Integers], Mask]:
@@ -224,11 +223,10 @@ def _last_ends(
     block = ranges.block_row[ranges.lane[rows]]
     rows = rows[np.lexsort((ranges.stop[rows], block))]
     block = ranges.block_row[ranges.lane[rows]]
-    low = int(ranges.begin.min())
-    span = int(ranges.end.max()) - low + ranges.step + 1
-    keys = block * span + (ranges.stop[rows] - low)
+    span = ranges.duration + ranges.step + 1
+    keys = block * span + ranges.stop[rows]
     own = ranges.block_row[ranges.lane[mine]]
-    at = np.searchsorted(keys, own * span + (ranges.stop[mine] - low) + ranges.step, side="right") - 1
+    at = np.searchsorted(keys, own * span + ranges.stop[mine] + ranges.step, side="right") - 1
     for _ in range(8):  # ends on the waiting warp itself are passed over
         same = (at >= 0) & (ranges.lane[rows[np.maximum(at, 0)]] == ranges.lane[mine])
         if not same.any():
@@ -296,7 +294,6 @@ def replay(graph: WaitGraph, changes: Sequence[ShorterRanges], *, holds: bool = 
     A change of waits takes their releases from them.
     """
     ranges, rows = graph.ranges, len(changes)
-    origin = int(ranges.begin.min())
     levels, edges = graph.levels
     least = np.repeat(graph.least[None, :].astype(np.float64), rows, 0)
     took = (graph.end - graph.begin).astype(np.float64)
@@ -307,14 +304,15 @@ def replay(graph: WaitGraph, changes: Sequence[ShorterRanges], *, holds: bool = 
     if holds:
         held = unknown & has_waited(ranges, graph.end - graph.begin)
         least[:, held] = graph.least[held]
-        hold[:, held] = (graph.end - origin)[held]
+        hold[:, held] = graph.end[held]
     asked = np.zeros((rows, len(graph)), np.bool_)
     for at, one in enumerate(changes):
         asked[at] = np.isin(ranges.name[graph.row], list(one.names))
         least[at, asked[at]] = one.factor * took[asked[at]]
         hold[at, asked[at]] = -np.inf
     removed = _Removed(graph, changes)
-    work, edge = _work_before(graph, removed, origin), _work_to_release(graph, removed, origin)
+    work = _work(graph, removed, graph.before, graph.lane, graph.begin)
+    edge = _work(graph, removed, graph.edge_source, graph.edge_lane, graph.edge_time) + graph.edge_lag
     edge[:, ~edges] = -np.inf
     edge[asked[:, graph.edge_node]] = -np.inf
     order = np.argsort(graph.edge_node, kind="stable")
@@ -335,25 +333,14 @@ def replay(graph: WaitGraph, changes: Sequence[ShorterRanges], *, holds: bool = 
         reached[:, level] = end
     lanes = np.arange(len(ranges.block))
     last = graph.last_node(lanes, ranges.end)
-    return ReplayedWaits(reached[:, :-1], reached[:, last] + _work(graph, removed, last, lanes, ranges.end, origin))
+    return ReplayedWaits(reached[:, :-1], reached[:, last] + _work(graph, removed, last, lanes, ranges.end))
 
 
-def _work_before(graph: WaitGraph, removed: _Removed, origin: int) -> Numbers:
-    """From the node before each to the begin of its wait."""
-    return _work(graph, removed, graph.before, graph.lane, graph.begin, origin)
-
-
-def _work_to_release(graph: WaitGraph, removed: _Removed, origin: int) -> Numbers:
-    """From the last node before each release to the end of the wait that it ends: the way there, and the lag."""
-    found = _work(graph, removed, graph.edge_source, graph.edge_lane, graph.edge_time, origin)
-    return found + graph.edge_lag
-
-
-def _work(graph: WaitGraph, removed: _Removed, node: Integers, lane: Integers, until: Integers, origin: int) -> Numbers:
+def _work(graph: WaitGraph, removed: _Removed, node: Integers, lane: Integers, until: Integers) -> Numbers:
     """The time from a node to a time on its lane, in each what-if; without a node from the launch's begin on."""
     begin = graph.ranges.begin
     since = np.where(node >= 0, graph.end[np.maximum(node, 0)] if len(graph) else 0, begin[lane])
-    before = np.where(node >= 0, 0, begin[lane] - origin)
+    before = np.where(node >= 0, 0, begin[lane])
     kept = (until - since + before).astype(np.float64)
     found: Numbers = kept - (removed.until(lane, until) - removed.until(lane, since))
     return found
@@ -365,8 +352,7 @@ class _Removed:
     def __init__(self, graph: WaitGraph, changes: Sequence[ShorterRanges]) -> None:
         ranges = graph.ranges
         self._replayed = np.isin(ranges.block_row, graph.blocks)
-        self._low = int(ranges.begin.min())
-        self._span = int(ranges.end.max()) - self._low + 2
+        self._span = ranges.duration + 2
         self._steps = [self._of(ranges, one) for one in changes]
 
     def _of(self, ranges: LaunchRanges, change: ShorterRanges) -> tuple[Integers, Numbers, Numbers]:
@@ -379,7 +365,7 @@ class _Removed:
         rows = np.concatenate([own, own, inner, inner])
         times = np.concatenate([ranges.start[own], ranges.stop[own], ranges.start[inner], ranges.stop[inner]])
         signs = np.repeat([1.0, -1.0, -1.0, 1.0], [len(own), len(own), len(inner), len(inner)])
-        keys = ranges.lane[rows].astype(np.int64) * self._span + (times - self._low)
+        keys = ranges.lane[rows].astype(np.int64) * self._span + times
         order = np.argsort(keys, kind="stable")
         keys, rate = keys[order], np.cumsum(signs[order]) * (1 - change.factor)
         since = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(keys))]) if len(keys) else np.zeros(0)
@@ -387,7 +373,7 @@ class _Removed:
 
     def until(self, lane: Integers, time: Integers) -> Numbers:
         """A row for each what-if."""
-        key = lane * self._span + (time - self._low)
+        key = lane * self._span + time
         found = np.zeros((len(self._steps), len(key)))
         for row, (keys, since, rate) in enumerate(self._steps):
             at = np.searchsorted(keys, key, side="right") - 1

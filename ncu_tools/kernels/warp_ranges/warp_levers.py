@@ -185,7 +185,7 @@ def _late_blocks(found: InsideKernel) -> Iterator[WarpLever]:
         before = blocks_before(ranges)
         for one in np.argsort(ranges.block_begin, kind="stable").tolist():
             gained[one] = gained[before[one]] if before[one] >= 0 else gained[one]
-        saved.append(float(1 - (ranges.block_end - ranges.begin.min() - gained).max() / ranges.duration))
+        saved.append(float(1 - (ranges.block_end - gained).max() / ranges.duration))
     yield WarpLever(
         "late-blocks", LaunchSaving(saved[0], 0.0, saved[1]),
         (f"{len(first)} first blocks start within {percent(float(np.ptp(begins)) / ranges.duration)} of the launch",

@@ -83,16 +83,15 @@ def kernel_times(graph: WaitGraph, replayed: ReplayedWaits) -> Numbers:
     Blocks that are not in the graph take what those in it do in the mean.
     """
     ranges = graph.ranges
-    origin = int(ranges.begin.min())
     old = (ranges.block_end - ranges.block_begin).astype(np.float64)
     ends = np.maximum.reduceat(replayed.lane_end, ranges.first_block, axis=1)
-    new = ends - (ranges.block_begin - origin)
+    new = ends - ranges.block_begin
     if len(graph.blocks) < len(old):
         ratio = new[:, graph.blocks].sum(axis=1) / max(old[graph.blocks].sum(), 1)
         others = np.ones(len(old), np.bool_)
         others[graph.blocks] = False
         new[:, others] = old[others] * ratio[:, None]
-    begin = np.repeat((ranges.block_begin - origin)[None, :].astype(np.float64), len(new), 0)
+    begin = np.repeat(ranges.block_begin[None, :].astype(np.float64), len(new), 0)
     before = blocks_before(ranges)
     for one in np.argsort(ranges.block_begin, kind="stable").tolist():
         if before[one] >= 0:
@@ -129,9 +128,8 @@ def _bound(ranges: LaunchRanges, change: ShorterRanges) -> float:
     """The time in which a block is in the ranges at all, of the SM with most of it: no chain can save more."""
     mine = np.flatnonzero(np.isin(ranges.name, list(change.names)) & (ranges.length > 0))
     block = ranges.block_row[ranges.lane[mine]]
-    low = int(ranges.begin.min())
-    span = int(ranges.end.max()) - low + 1
-    start, stop = block * span + ranges.start[mine] - low, block * span + ranges.stop[mine] - low
+    span = ranges.duration + 1
+    start, stop = block * span + ranges.start[mine], block * span + ranges.stop[mine]
     order = np.argsort(start, kind="stable")
     reached = np.maximum.accumulate(np.concatenate([[-1], stop[order]]))
     own = np.maximum(stop[order] - np.maximum(start[order], reached[:-1]), 0)
