@@ -31,8 +31,10 @@ from ncu_parsers.warp_ranges.warp_trace import (
 )
 
 TOOL = "run-iket"
-VERSIONS = ("version", "schemaVersion", "formatVersion")
-"""Keys that a later form may say its version by; today's forms have none."""
+VERSIONS = ("version", "schemaVersion", "formatVersion", "meta")
+KNOWN = (None, 0, 1, "1", "1.0")
+"""Keys that a later form may say its version by, as run-iket's other files do in meta, and versions that are read;
+today's traces have none."""
 LONGEST_NS = 10**9
 """A range of over a second is a corrupt timestamp, which run-iket writes now and then."""
 NO_PLACE = -1
@@ -137,7 +139,8 @@ class _Reading:
                 self._places = _list_of(document.value())
             else:
                 value = document.value()
-                if key in VERSIONS and value not in (1, "1", "1.0"):
+                value = value.get("version") if key == "meta" and isinstance(value, dict) else value
+                if key in VERSIONS and value not in KNOWN:
                     raise NotAReport(
                         f"{self.name} is of version {value} of run-iket's JSON, which this release cannot read.",
                         "A newer run-iket wrote it.", "Update ncu-bench, or trace with an earlier nvidia-cutlass-dsl.",

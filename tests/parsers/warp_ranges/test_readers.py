@@ -194,7 +194,7 @@ def test_broken_ranges_are_counted_and_the_others_kept(tmp_path: Path) -> None:
         assert word in said
 
 
-@pytest.mark.parametrize(("key", "value"), [("version", 7), ("schemaVersion", "2.0")])
+@pytest.mark.parametrize(("key", "value"), [("version", 7), ("schemaVersion", "2.0"), ("meta", {"version": 3})])
 def test_an_unknown_version_is_refused(key: str, value: object, tmp_path: Path) -> None:
     document = {key: value, **json.loads(warp_files.iket(a_trace()))}
     with pytest.raises(NotAReport, match=r"version .* which this release cannot read"):
