@@ -120,12 +120,16 @@ def tree(trace: WarpTrace) -> bytes:
     for name, start, end in zip(trace.ranges.name.tolist(), trace.ranges.start.tolist(), trace.ranges.end.tolist(),
                                 strict=True):  # fmt: skip
         totals[trace.names[name]] += end - start
-    nodes = [{"children": [], "frame": {"name": name, "type": "function"}, "metrics": {"cycles": cycles}}
+    device = {"device_id": "0", "device_type": "0"}
+    nodes = [{"children": [], "frame": {"name": name, "type": "function"},
+              "metrics": {"cycles": cycles, **device, "normalized_cycles": cycles / len(trace.warps)}}
              for name, cycles in totals.items()]  # fmt: skip
     kernel = {"children": nodes, "frame": {"name": trace.launches[0].kernel, "type": "function"}, "metrics": {}}
-    root = {"children": [kernel], "frame": {"name": "ROOT", "type": "function"}, "metrics": {"cycles": 0}}
-    root["metrics"] = {}
-    return json.dumps([root, {"CUDA": {"0": {"arch": "90", "num_sms": 132}}}]).encode()
+    scope = {"children": [kernel], "frame": {"name": "forward", "type": "function"}, "metrics": {}}
+    root = {"children": [scope], "frame": {"name": "ROOT", "type": "function"},
+            "metrics": {"cycles": 0, "normalized_cycles": 0}}  # fmt: skip
+    devices = {"CUDA": {"0": {"arch": "90", "bus_width": 5120, "clock_rate": 1980000, "num_sms": 132}}}
+    return json.dumps([root, devices]).encode()
 
 
 def buffer(trace: WarpTrace, *, layout: str = "wide", origin: int = 0, groups: int | None = None) -> bytes:

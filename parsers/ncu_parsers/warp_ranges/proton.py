@@ -219,8 +219,11 @@ def read_tree(source: Source) -> WarpTrace:
 
 
 def _ranges_below(root: Any) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Kernel, path and cycles of every node with cycles; the node above the outermost one is the kernel."""
-    waiting: list[tuple[Any, str, tuple[str, ...]]] = [(root, "", ())]
+    """Kernel, path and cycles of every node with cycles below a root, whose own are always 0.
+
+    The node above the outermost one is the kernel.
+    """
+    waiting: list[tuple[Any, str, tuple[str, ...]]] = [(one, "", ()) for one in reversed(_children(root))]
     while waiting:
         node, above, path = waiting.pop()
         if not isinstance(node, dict):
@@ -234,5 +237,9 @@ def _ranges_below(root: Any) -> Iterator[tuple[str, tuple[str, ...], float]]:
             yield above, path, float(cycles)
         else:
             above, path = name, ()
-        children = node.get("children")
-        waiting += [(child, above, path) for child in reversed(children if isinstance(children, list) else [])]
+        waiting += [(child, above, path) for child in reversed(_children(node))]
+
+
+def _children(node: Any) -> list[Any]:
+    children = node.get("children") if isinstance(node, dict) else None
+    return children if isinstance(children, list) else []

@@ -103,6 +103,7 @@ def test_protons_tree_gives_the_sums_and_no_times(trace: WarpTrace, tmp_path_fac
     timed = replace(trace, ranges=trace.ranges.at(trace.ranges.end != MISSING))
     found = read(warp_files.tree(timed), tmp_path_factory.mktemp("tree"))
     assert not len(found.ranges)
+    assert [one.kernel for one in found.launches] == [timed.launches[0].kernel]
     total = {one.path[-1]: one.cycles for one in found.sums}
     for name in set(total):
         mine = timed.ranges.name == timed.names.index(name)
