@@ -269,17 +269,15 @@ class _Reading:
         of_life, at_life, begin, end = of_life[alive], at_life[alive], begin[alive], end[alive]
         if not len(places):
             return Warps.of([], [], []), np.zeros(0, np.int32)
-        number = np.zeros(len(places), np.int64)  # places with the same warp of the same block are one
+        # a warp of a block is one, whatever SM it ran on in other launches
         order, inverse = np.unique(places[:, [0, 1, 2, 4]], axis=0, return_inverse=True)
-        number = inverse.reshape(-1)
-        keys, rows = np.unique(
-            np.concatenate([launch, of_life]).astype(np.int64) * len(order)
-            + number[np.concatenate([place, at_life])], return_inverse=True,
+        used = np.concatenate([place, at_life])
+        keys, first, rows = np.unique(
+            np.concatenate([launch, of_life]).astype(np.int64) * len(order) + inverse.reshape(-1)[used],
+            return_index=True, return_inverse=True,
         )  # fmt: skip
         row_of: Codes = rows.reshape(-1).astype(np.int32)
-        at = np.zeros(len(order), np.int64)
-        at[number[::-1]] = np.arange(len(places))[::-1]
-        of_launch, row = keys // len(order), at[keys % len(order)]
+        of_launch, row = keys // len(order), used[first]
         block = np.zeros(len(keys), np.int64)
         for one in np.unique(of_launch).tolist():
             mine = of_launch == one

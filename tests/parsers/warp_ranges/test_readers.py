@@ -44,6 +44,12 @@ def rows(trace: WarpTrace, *, relative: bool = False) -> list[Row]:
     )  # fmt: skip
 
 
+def sms(trace: WarpTrace) -> dict[tuple[int, int], int]:
+    """The SM of each block of a launch."""
+    warps = trace.warps
+    return dict(zip(zip(warps.launch.tolist(), warps.block.tolist(), strict=True), warps.sm.tolist(), strict=True))
+
+
 def with_marker(trace: WarpTrace) -> WarpTrace:
     """The trace with a marker in the middle of its first range."""
     ranges = trace.ranges
@@ -297,4 +303,6 @@ def test_launches_of_one_kernel_are_told_apart_by_the_times_of_their_blocks(tmp_
                         for name in ("warp", "name", "start", "end"))),
     )  # fmt: skip
     for data in (warp_files.iket(both), warp_files.proton(both), warp_files.proton(both, begins=False)):
-        assert rows(read(data, tmp_path), relative=True) == rows(both, relative=True)
+        found = read(data, tmp_path)
+        assert rows(found, relative=True) == rows(both, relative=True)
+        assert sms(found) == sms(both)
