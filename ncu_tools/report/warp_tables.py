@@ -111,10 +111,12 @@ def facts(found: InsideKernel) -> list[str]:
     """Blocks, warps, SMs and time of the launch, for the line above the tables."""
     ranges = found.ranges
     blocks = len(ranges.first_block)
+    whole = ranges.blocks_of_launch
     lane = ranges.lane_word
     sms = next((one.units for one in found.units if one.level == "SM"), None)
     return [
-        f"launch {ranges.number}", counted(blocks, "block", "blocks"),
+        f"launch {ranges.number}",
+        f"{blocks:,} of {whole:,} blocks" if whole > blocks else counted(blocks, "block", "blocks"),
         f"{digits(len(ranges.block) / blocks)} {lane}s each", *([f"{sms} SMs"] if sms else []),
         *([in_clock(ranges.duration, ranges.clock)] if ranges.is_aligned else []), found.trace.tool,
     ]  # fmt: skip

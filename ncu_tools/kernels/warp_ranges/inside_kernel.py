@@ -98,6 +98,13 @@ def inside_kernel(
 def _notes(trace: WarpTrace, ranges: LaunchRanges, graph: WaitGraph) -> list[str]:
     found: list[str] = [Note(one, NoteKind.LOST) for one in trace.damage]
     share = graph.explained_share
+    if ranges.blocks_left_out:
+        found.append(Note(f"{ranges.blocks_left_out:,} blocks without a range are left out", NoteKind.METHOD))
+    if ranges.is_sample:
+        found.append(Note(
+            "most blocks of the grid are not in the trace: the time of the launch, what-ifs, and starts and ends by SM "
+            "are those of the blocks that are", NoteKind.ESTIMATE,
+        ))  # fmt: skip
     if not graph.has_waits:
         found.append(Note(
             "no range is a wait by its name, so who waits for whom is not known: --kind RANGE=wait says it",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ class LaunchRanges:
     Times are since `origin`, the begin of the first warp: ns since 1970, as run-iket writes them, are no exact doubles.
     `parent` is the row of the innermost range around each, `own` its time without inner ranges; an asynchronous one has
     no parent and none of its own. `begin` and `end` of lanes are the lives of warps, or from the first to the last
-    record (`has_lives`). `role` is the number of each lane's role.
+    record (`has_lives`). `role` is the number of each lane's role. Blocks without a range are left out.
     """
 
     launch: TracedLaunch
@@ -64,6 +65,7 @@ class LaunchRanges:
     is_async: Mask
     markers: int
     crossing: tuple[str, ...]
+    blocks_left_out: int
 
     def __len__(self) -> int:
         return len(self.start)
@@ -135,6 +137,16 @@ class LaunchRanges:
         """From the begin of the first warp to the end of the last."""
         return int(self.end.max())
 
+    @property
+    def blocks_of_launch(self) -> int:
+        """The blocks of the grid; those with ranges where the trace does not say it."""
+        return max(prod(self.launch.grid), len(self.first_block)) if self.launch.grid else len(self.first_block)
+
+    @property
+    def is_sample(self) -> bool:
+        """True if most blocks of the grid have no ranges, so that nothing follows for starts and ends of all."""
+        return 2 * len(self.first_block) < self.blocks_of_launch
+
     @cached_property
     def step(self) -> int:
         """The granularity of the clock: the greatest common divisor of its times, at most 64."""
@@ -181,7 +193,8 @@ def launch_ranges(
     warps = trace.warps
     rows = np.flatnonzero(warps.launch == number)
     begin, end = _lives(trace)
-    rows = rows[begin[rows] != MISSING]
+    alive = rows[begin[rows] != MISSING]
+    rows = _of_recorded_blocks(trace, alive)
     rows = rows[np.lexsort((warps.warp[rows], warps.block[rows]))]
     lane_of = np.full(len(warps), -1, np.int32)
     lane_of[rows] = np.arange(len(rows), dtype=np.int32)
@@ -202,7 +215,17 @@ def launch_ranges(
         tuple(kind_of_range(one, kinds) for one in trace.names), lane, name, start, stop, parent, own, is_async,
         int(np.count_nonzero((lane_of[trace.ranges.warp] >= 0) & (trace.ranges.end == MISSING))),
         tuple(trace.names[one] for one in crossing),
+        len(np.unique(warps.block[alive])) - len(np.unique(warps.block[rows])),
     )  # fmt: skip
+
+
+def _of_recorded_blocks(trace: WarpTrace, rows: Integers) -> Integers:
+    """The warps of blocks that recorded ranges, as a kernel may do in some blocks alone; all if none did."""
+    has_range = np.zeros(len(trace.warps), np.bool_)
+    has_range[trace.ranges.warp[trace.ranges.end != MISSING]] = True
+    block = trace.warps.block[rows]
+    kept = np.isin(block, block[has_range[rows]])
+    return rows[kept] if kept.any() else rows
 
 
 def _lives(trace: WarpTrace) -> tuple[Integers, Integers]:

@@ -40,7 +40,7 @@ def warp_levers(found: InsideKernel) -> list[WarpLever]:
     limits = _limits()
     levers = [
         one for make in LEVERS for one in make(found)
-        if one.saving.high >= limits["least_saving"]
+        if one.saving.high >= limits["least_saving"] and not (found.ranges.is_sample and one.lever in OF_ALL_BLOCKS)
         and (found.graph.explained_share >= limits["explained"] or one.lever in WITHOUT_REPLAY)
     ]  # fmt: skip
     return sorted(levers, key=lambda one: -one.saving.likely)
@@ -200,6 +200,8 @@ LEVERS: tuple[Callable[[InsideKernel], Iterator[WarpLever]], ...] = (
 )  # fmt: skip
 WITHOUT_REPLAY = frozenset({"tile-tail", "barrier-straggler", "late-blocks"})
 """Levers that stand on recorded times alone."""
+OF_ALL_BLOCKS = frozenset({"tile-tail", "late-blocks"})
+"""Levers that say nothing where most blocks are not in the trace."""
 
 
 @cache

@@ -22,6 +22,7 @@ from ncu_tools.kernels.warp_ranges.releases import Order
 from ncu_tools.kernels.warp_ranges.wait_graph import ShorterRanges, replay, wait_graph
 from ncu_tools.kernels.warp_ranges.warp_levers import warp_levers
 from ncu_tools.kernels.warp_ranges.what_if import NOTHING, kernel_times, savings, shorter_in
+from ncu_tools.report.warp_tables import facts
 from tests.support.nightly import FEWER
 from tests.support.warp_pipelines import (
     ACQUIRE,
@@ -285,6 +286,25 @@ def test_an_unknown_range_of_a_what_if_is_refused_with_near_names() -> None:
         shorter_in("mma_issue", found.ranges)
 
 
+def test_blocks_that_recorded_no_range_are_no_part_of_the_shares() -> None:
+    trace = simulated(drawn(4)).trace()
+    one = trace.warps.block[trace.ranges.warp] == 2
+    some = inside_kernel(replace(trace, ranges=trace.ranges.at(one)), 0)
+    alone = np.flatnonzero(trace.warps.block == 2)
+    assert some.ranges.warp.tolist() == trace.warps.warp[alone].tolist()
+    assert all(role.unmarked == pytest.approx(0, abs=0.01) for role in some.roles)
+    assert "3 blocks without a range are left out" in some.notes
+    assert "1 of 4 blocks" in facts(some)
+
+
+def test_of_a_sample_of_blocks_no_tail_and_no_late_start_is_concluded() -> None:
+    trace = simulated(drawn(4, 5, sms=4)).trace()
+    assert "tile-tail" in {one.lever for one in warp_levers(inside_kernel(trace, 0))}
+    found = inside_kernel(replace(trace, launches=[TracedLaunch("gemm", (64, 1, 1))]), 0)
+    assert {one.lever for one in warp_levers(found)} <= {"deeper-pipeline", "split-roles", "barrier-straggler"}
+    assert any("most blocks of the grid are not in the trace" in note for note in found.notes)
+
+
 def test_a_trace_of_markers_alone_is_refused() -> None:
     trace = of_one_warp([("a", 0, 9)])
     with pytest.raises(NcuBenchError, match="no range with a begin and an end"):
@@ -356,7 +376,7 @@ def test_warps_of_one_role_that_take_turns_wait_for_their_own_kind(kernel: PingP
     found = inside_kernel(ran.trace(), 0)
     (rule,) = found.releases
     assert (rule.order, found.ranges.names[rule.by]) == (Order.LAST_BEFORE, "mma")
-    assert {one.waits_for for one in found.waits} <= {"mma", None}
+    assert {one.waits_for for one in found.waits} <= {*found.ranges.roles, None}
     halved = {"mma": {"products": kernel.products / 2}, "epilogue": {"epilogues": kernel.epilogues / 2}}[name]
     (saving,) = savings(found.graph, [shorter_in(f"{name}=0.5x", found.ranges)])
     truth = 1 - played(replace(kernel, **halved)).duration / ran.duration
