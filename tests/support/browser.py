@@ -15,6 +15,15 @@ PATIENCE = 5_000
 """Milliseconds in which anything on a page has to be there."""
 TELLS_ERRORS = 'addEventListener("error", (event) => console.error(event.message))'
 """Errors that a browser gives to pages alone, as those of loops of a ResizeObserver."""
+SETTLED = """async () => {
+  for (let [same, last] = [0, null]; same < 3; ) {
+    await new Promise(requestAnimationFrame);
+    const now = [...document.querySelectorAll("section")].map((one) => one.offsetHeight).join();
+    same = now === last ? same + 1 : 0;
+    last = now;
+  }
+}"""
+"""Waits until no section has changed its height for three frames: a page fits what it draws to its widths in later ones."""
 _IDLE: WeakKeyDictionary[Browser, Page] = WeakKeyDictionary()
 """A blank page of each browser: a new page takes a process and a fifth of a second, and another address in it hardly any."""
 
@@ -41,6 +50,10 @@ class Opened:
             self.page.on(event, listener)
         self.page.goto(address)
         assert self.wrong.pop(0) == address.partition("#")[0]  # the only request that is allowed
+
+    def settle(self) -> None:
+        """Wait until the page has fitted everything to the width of its window, however slow the machine is."""
+        self.page.evaluate(SETTLED)
 
     def close(self) -> None:
         """Leave the page, blank and as wide as a new one, to the next of this browser without options."""

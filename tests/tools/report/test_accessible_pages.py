@@ -65,7 +65,7 @@ def test_a_page_has_no_fault_that_axe_finds_and_no_error_as_its_window_changes(
     opened = Opened(browser, address, color_scheme=scheme)
     for width in widths:
         opened.page.set_viewport_size({"width": width, "height": 900})
-        opened.page.wait_for_timeout(60)  # sizes are observed in the next frame
+        opened.settle()
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert opened.page.evaluate(wide) <= 0, width
     assert faults(opened) == []

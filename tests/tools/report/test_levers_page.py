@@ -65,7 +65,7 @@ def test_a_page_draws_the_critical_path_and_a_bar_for_each_lever(browser: Browse
     assert bars.locator("rect.saves-interval").count() == len(titles)
     assert "DataLoader" in levers.locator("ol").inner_text()
     opened.page.set_viewport_size({"width": 400, "height": 900})
-    opened.page.wait_for_timeout(60)  # sizes are observed in the next frame
+    opened.settle()
     for label in levers.locator("svg text").all():
         assert label.bounding_box()["x"] >= 0  # type: ignore[index]
         assert label.bounding_box()["x"] + label.bounding_box()["width"] <= 400  # type: ignore[index]

@@ -201,6 +201,7 @@ def opened(tab: Opened) -> Iterator[Opened]:
     tab.page.emulate_media(media="screen")
     tab.page.goto("about:blank")
     tab.page.goto(tab.address)
+    tab.settle()
     tab.wrong = [message for message in tab.wrong if message not in ("about:blank", tab.address)]
     yield tab
     assert tab.wrong == []
