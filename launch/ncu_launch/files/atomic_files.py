@@ -35,6 +35,24 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder for temporary files, which only this user may read; it is removed when the block ends.
+
+    Its name is known before it is made, so that Ctrl-C in that moment leaves nothing, as `TemporaryDirectory` may.
+    Raises `OSError` if it cannot be made.
+    """
+    import shutil
+    import tempfile  # slow to import, like shutil
+
+    folder = Path(tempfile.gettempdir()) / f"ncu-bench-{os.urandom(8).hex()}"
+    try:
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file atomically. Raises `OSError` if it cannot be written."""
     with replacing(path) as temporary:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, cast
 
 import zstandard
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import temporary_folder
 
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.settings import NOT_SET, Settings
@@ -125,9 +125,9 @@ class Source:
         if not self.is_piped and not self._is_packed():
             yield Path(self.path).absolute()
             return
-        with TemporaryDirectory(prefix="ncu-bench-") as folder:
+        with temporary_folder() as folder:
             stem = Path(self.path).stem  # REPORT.nsys-rep.gz leaves a suffix
-            unpacked = Path(folder) / (stem if Path(stem).suffix else f"report{suffix}")
+            unpacked = folder / (stem if Path(stem).suffix else f"report{suffix}")
             self.unpack(unpacked)
             yield unpacked
 

@@ -6,12 +6,14 @@ import os
 import pickle
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage, error_in_line
-from ncu_launch.files.atomic_files import replacing
+from ncu_launch.files.atomic_files import replacing, temporary_folder
 from ncu_launch.files.manifest import DamagedManifest
 from ncu_launch.profilers.installed_tools import ask
 from ncu_launch.profilers.tool_failures import ToolFailed, failures
@@ -77,6 +79,28 @@ def test_an_error_of_the_reading_process_is_not_blamed_on_the_report(tmp_path: P
     report.write_text("x")
     with pytest.raises(OSError, match="No space left"), Source(str(report)).open():
         raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("made", ["file", "folder"])
+def test_ctrl_c_as_soon_as_something_temporary_is_there_leaves_nothing(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_folder, close = Path.mkdir, os.close
+
+    def interrupted(does: Callable[..., None]) -> Callable[..., None]:
+        def then_stops(*arguments: Any, **options: Any) -> None:
+            does(*arguments, **options)
+            raise KeyboardInterrupt
+
+        return then_stops
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "mkdir", interrupted(make_folder))
+        patched.setattr(os, "close", interrupted(close))
+        with temporary_folder() if made == "folder" else replacing(tmp_path / "page.html"):
+            pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_files_written_by_many_threads_follow_the_umask_and_leave_it_unchanged(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import temporary_folder
 from ncu_launch.profilers.installed_tools import Tool, export_timeline, find_tool
 
 from ncu_parsers.launches.nsys.nsys_sqlite import read_export, stream_export
@@ -76,8 +76,8 @@ def exported(source: Source) -> Iterator[Source]:
             "No nsys was found on PATH.",
             f"Install Nsight Systems; or, where it was recorded, run {EXPORT_THERE}.",
         )
-    with TemporaryDirectory(prefix="ncu-bench-") as folder, source.on_disk(".nsys-rep") as report:
-        path, log = Path(folder) / "timeline.sqlite", Path(folder) / "log.txt"
+    with temporary_folder() as folder, source.on_disk(".nsys-rep") as report:
+        path, log = folder / "timeline.sqlite", folder / "log.txt"
         ended = export_timeline(nsys, report, path, log)
         if not ended or not path.is_file():
             printed = log.read_text("utf-8", "replace") if ended else None

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from ncu_launch.files.atomic_files import temporary_folder
 from ncu_launch.profilers.installed_tools import ask
 
 TOOL = "nvdisasm"
@@ -81,8 +81,8 @@ def disassembled(cubin: bytes, function: int | None = None) -> Disassembly:
     tool = tool_path()
     if tool is None or not cubin:
         return Disassembly("")
-    with TemporaryDirectory(prefix="ncu-bench-") as folder:
-        path = Path(folder) / "kernel.cubin"
+    with temporary_folder() as folder:
+        path = folder / "kernel.cubin"
         path.write_bytes(cubin)
         chosen = [] if function is None else ["-fun", str(function)]
         answer = ask([tool, "-c", *chosen, str(path)])

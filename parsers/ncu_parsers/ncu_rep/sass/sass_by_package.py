@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from ncu_launch.files.atomic_files import temporary_folder
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, own_environment, run
 
 from ncu_parsers.sources import memory
@@ -48,8 +48,8 @@ def texts_by_package(report: Path) -> Texts:
     """
     if not is_installed() or report.stat().st_size * REPORTS_IN_THE_LIMIT > memory.limit():
         return {}
-    with TemporaryDirectory(prefix="ncu-bench-") as folder:
-        output, log = Path(folder) / "texts.jsonl", Path(folder) / "log.txt"
+    with temporary_folder() as folder:
+        output, log = folder / "texts.jsonl", folder / "log.txt"
         command = [*OWN_PYTHON, "-m", MODULE, str(report.absolute()), str(output)]
         try:
             finished = run(command, log, timeout=PATIENCE_S, environment=own_environment())
