@@ -1,4 +1,4 @@
-"""A real browser, started once per file of tests."""
+"""A real browser, started once for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:

@@ -128,7 +128,7 @@ class TestThePage:
     @pytest.mark.parametrize(
         ("count", "repeats", "rest"),
         [
-            (600, 200, 270),
+            (150, 800, 67),
             pytest.param(5000, 15, 3000, marks=pytest.mark.nightly),
             pytest.param(5000, 200, 4670, marks=pytest.mark.nightly),
         ],

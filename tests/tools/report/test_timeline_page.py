@@ -160,10 +160,14 @@ class TestWhichPages:
         assert not file.exists()
 
     @pytest.mark.parametrize(
-        ("kernels", "count"), [(800, 5_000), pytest.param(5000, 40_000, marks=pytest.mark.nightly)]
+        ("kernels", "count", "within"),
+        [(200, 2_500, "a" * 8_000), pytest.param(5000, 40_000, "at::native::" * 200, marks=pytest.mark.nightly)],
+        ids=["200-2500", "5000-40000"],
     )
-    def test_stay_under_two_megabytes_with_many_kernels_and_a_long_timeline(self, kernels: int, count: int) -> None:
-        names = [f"void kernel_{n}<{'at::native::' * 200}>(int)" for n in range(kernels)]
+    def test_stay_under_two_megabytes_with_many_kernels_and_a_long_timeline(
+        self, kernels: int, count: int, within: str
+    ) -> None:
+        names = [f"void kernel_{n}<{within}>(int)" for n in range(kernels)]
         operations = [Operation(1000 * n, 1000 * n + 700, names[n % kernels], stream=n % 4) for n in range(count)]
         run = ReportedRun("big", table(*(launch(name, ns=700.0) for name in names)))
         run.timeline = timeline(recording(operations))
@@ -465,7 +469,7 @@ class TestInABrowser:
 
     @needs_shared_reports
     @pytest.mark.parametrize(
-        "path", by_day([one for one in recordings() if "2gpu_1s" in one.name], recordings()),
+        "path", by_day([one for one in recordings() if "mfu_2gpu_before" in one.name], recordings()),
         ids=lambda path: path.name[:60],
     )  # fmt: skip
     def test_a_real_recording_is_drawn_in_every_step(self, path: Path, browser: Browser, tmp_path: Path) -> None:
