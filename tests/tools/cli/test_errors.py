@@ -6,7 +6,6 @@ import os
 import pickle
 import stat
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,25 +80,22 @@ def test_an_error_of_the_reading_process_is_not_blamed_on_the_report(tmp_path: P
         raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("made", ["file", "folder"])
+@pytest.mark.parametrize("is_folder", [False, True])
 def test_ctrl_c_as_soon_as_something_temporary_is_there_leaves_nothing(
-    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_folder, close = Path.mkdir, os.close
+    owner, name = (Path, "mkdir") if is_folder else (os, "close")
+    makes = getattr(owner, name)
 
-    def interrupted(does: Callable[..., None]) -> Callable[..., None]:
-        def then_stops(*arguments: Any, **options: Any) -> None:
-            does(*arguments, **options)
-            raise KeyboardInterrupt
-
-        return then_stops
+    def stops(*arguments: Any, **options: Any) -> None:
+        makes(*arguments, **options)
+        monkeypatch.setattr(owner, name, makes)
+        raise KeyboardInterrupt
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(Path, "mkdir", interrupted(make_folder))
-        patched.setattr(os, "close", interrupted(close))
-        with temporary_folder() if made == "folder" else replacing(tmp_path / "page.html"):
-            pass
+    monkeypatch.setattr(owner, name, stops)
+    with pytest.raises(KeyboardInterrupt), temporary_folder() if is_folder else replacing(tmp_path / "page.html"):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 
