@@ -20,6 +20,8 @@ WORTH_SAYING = 0.01
 """The least change of a kernel's time that the first sentence reports."""
 MOST_OF_LAYERS = 0.1
 """The least share of the time of a layer that the first sentence reports."""
+BOUND_FROM = 0.6
+"""The least share of a roof that bounds a kernel: below it NVIDIA's speed-of-light rule sees waiting, not a bound."""
 NOTHING_KNOWN = "(no "
 """Prefix of the titles of rows without operator, location or range: nobody can change these."""
 WHOLE = 0.9995
@@ -78,9 +80,15 @@ def _short(name: str, among: Sequence[str]) -> str:
 def _bound(row: Hotspot) -> str:
     if row.bound is None:
         return ""
+    busy = {title: one for title, one in (("SM", row.sm_busy), ("memory", row.memory_busy)) if one is not None}
     if row.bound_fraction is None:
-        parts = (("SM", row.sm_busy), ("memory", row.memory_busy))
-        busy = [f"{title} {percent(one)}" for title, one in parts if one is not None]
-        return f"bound by {row.bound}: {' and '.join(busy)} of {'their peaks' if len(busy) > 1 else 'its peak'}"
-    least = "at least " if row.flops_lower_bound and row.bound != "DRAM" else ""
-    return f"bound by {row.bound} at {least}{percent(row.bound_fraction)} of its roof"
+        shares = " and ".join(f"{title} {percent(one)}" for title, one in busy.items())
+        return f"bound by {row.bound}: {shares} of {'their peaks' if len(busy) > 1 else 'its peak'}"
+    reached = percent(row.bound_fraction)
+    if row.flops_lower_bound and row.bound != "DRAM":
+        reached = f"at least {reached}"
+    if row.bound_fraction >= BOUND_FROM:
+        return f"bound by {row.bound} at {reached} of its roof"
+    busiest = max(busy, key=busy.__getitem__, default="")
+    more = f"; {busiest} {percent(busy[busiest])} busy" if busiest and busy[busiest] > row.bound_fraction else ""
+    return f"reaches {reached} of its nearest roof, {row.bound}{more}"

@@ -113,9 +113,16 @@ def kernels(*launches: tuple[str, float, float]) -> list[Hotspot]:
 
 
 def test_the_first_kernel_is_said_with_its_share_and_bound() -> None:
-    assert first_kernel(kernels(("a", 75.0, 1500.0), ("b", 25.0, 0.0))) == (
-        "a takes 75.0 % of the time, bound by FP32 at 40.0 % of its roof"
+    assert first_kernel(kernels(("a", 75.0, 3000.0), ("b", 25.0, 0.0))) == (
+        "a takes 75.0 % of the time, bound by FP32 at 80.0 % of its roof"
     )
+
+
+def test_a_kernel_far_below_its_roof_is_not_called_bound_by_it_and_what_is_busier_is_named() -> None:
+    far = kernels(("a", 75.0, 1500.0), ("b", 25.0, 0.0))
+    assert first_kernel(far) == "a takes 75.0 % of the time, reaches 40.0 % of its nearest roof, FP32"
+    busy = [replace(far[0], sm_busy=0.35, memory_busy=0.648), far[1]]
+    assert (first_kernel(busy) or "").endswith("reaches 40.0 % of its nearest roof, FP32; memory 64.8 % busy")
 
 
 def test_nothing_is_said_of_a_kernel_alone_without_a_bound_or_of_unknown_times() -> None:
