@@ -54,6 +54,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return link[0]
 
     text = re.sub(r"(?<!!)\[([^\]]+)\]\((?![a-z]+:|#)([^)\s]+)\)", led, markdown)
+    text = re.sub(r"`[^`\n]*`", lambda code: code[0].replace("\\|", "|"), text)  # escaped for GitHub, in tables
     return text.replace(f"`{LIVE}`", f'<a href="{LIVE}">{LIVE}</a>') if page.file.src_uri == "gallery.md" else text
 
 
