@@ -146,8 +146,11 @@ class LazyGroup(click.Group):
         if args[0] not in (*COMMANDS, *OLD) and not ctx.resilient_parsing:
             from ncu_launch.errors import near_names
 
-            near = near_names(args[0], COMMANDS, most=1)
-            ctx.fail(f"No such command '{args[0]}'." + (f" Did you mean {near[0]}?" if near else ""))
+            from ncu_tools.cli.guessed_words import COMMANDS as GUESSED
+
+            near = [f"Did you mean {one}?" for one in near_names(args[0], COMMANDS, most=1)]
+            guessed = [f"Type: ncu-bench {GUESSED[args[0]]}."] if args[0] in GUESSED else near
+            ctx.fail(" ".join([f"No such command '{args[0]}'.", *guessed]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -303,6 +306,14 @@ def _tell(arguments: list[str], asked: Asked, code: int, paragraph: str, *parts:
 def _paragraph(error: click.ClickException) -> str:
     """click's message, which repeats arguments unescaped, as one paragraph with advice."""
     text = " ".join(error.format_message().split()) + _near_choice(error)
+    if isinstance(error, click.NoSuchOption):
+        from ncu_tools.cli.guessed_words import instead_of_option
+
+        if guessed := instead_of_option(error):
+            text = f"No such option '{error.option_name}'. Type: {guessed}."
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        shown = error.param.make_metavar(error.ctx) if error.ctx else ""
+        text += " Name a report or run, or - for standard input." if shown in ("RUN", "RUN...", "REPORT...") else ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         stop = "" if text[-1:] in ".?!" else "."
         text += f"{stop} For what can be typed: {error.ctx.command_path} --help"
@@ -311,13 +322,18 @@ def _paragraph(error: click.ClickException) -> str:
 
 def _near_choice(error: click.ClickException) -> str:
     """The valid choice most similar to an option's invalid value, as a question; "" for every other error."""
-    kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None
     given = re.match("'(.*?)' is not one of", error.message)
-    if not isinstance(kind, click.Choice) or given is None:
+    if not isinstance(error, click.BadParameter) or error.param is None or given is None:
+        return ""
+    kind = error.param.type
+    if not isinstance(kind, click.Choice):
         return ""
     from ncu_launch.errors import near_names
 
-    near = near_names(given[1], map(str, kind.choices), most=1)
+    from ncu_tools.cli.guessed_words import instead_of_value
+
+    guessed = instead_of_value(error, given[1])
+    near = [guessed] if guessed else near_names(given[1], map(str, kind.choices), most=1)
     return f" Did you mean {near[0]}?" if near else ""
 
 

@@ -53,6 +53,10 @@ MISTAKES: dict[str, list[str]] = {
         "hotspots report.csv --memory-limt 4GB",
         "hotspots report.csv --depth 2", "report report.csv -o report.doc",
     ],
+    "words of other programs": [
+        "hotspots report.csv --sort wasted", "hotspots report.csv --layers", "roofline report.csv --pdf",
+        "hotspots report.csv --format pdf", "estimate resnet18 --gpu t4", "stalls report.csv", "hotspots",
+    ],
     "a misspelt column": ['query launches.parquet "SELECT kernle_name FROM launches"'],
     "a misspelt memory level, unit or gate": [
         "roofline report.csv --levels dram,l3", "roofline report.csv --unit fp23",

@@ -9,18 +9,17 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
-import click
 import pytest
 
 import ncu_tools
 from benchmarks.house import SMALL_SAMPLE, code_rows, way_of_parse
-from ncu_tools.cli import COMMANDS, cli, run
+from ncu_tools.cli import COMMANDS, run
 from tests.conftest import ROOT
 from tests.nightly.parts import AT_NIGHT
 from tests.support.models.models_here import models_run_here
 from tests.support.nightly import by_day
 from tests.support.pages import reference
-from tests.support.pages.examples import examples, readers_files
+from tests.support.pages.examples import examples, misunderstood, readers_files
 from tests.support.pages.printed_outputs import pages_with_outputs, with_printed_outputs
 from tests.support.pages.words import pages, words_of
 
@@ -143,22 +142,6 @@ def test_the_words_of_every_command_are_understood(
     for command in re.findall(r"`ncu-bench ([^`]*)`", prose):
         said = misunderstood(shlex.split(command.replace("COMMAND", "hotspots")))
         assert re.fullmatch(r"|Missing .*|.*'[A-Z]+' is not one of .*", said), f"{command}: {said}"
-
-
-def misunderstood(words: list[str]) -> str:
-    """Why the command line does not take these words; "" if it does. Whether files are there is not asked."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(click.Path, "convert", lambda self, value, parameter, context: Path(value))
-        try:
-            with cli.make_context("ncu-bench", words[:1]) as context:
-                name, command, rest = cli.resolve_command(context, words) if words else ("", None, [])
-                if command is not None:
-                    command.make_context(name, rest, parent=context).close()
-        except click.exceptions.Exit:  # the help was asked for
-            return ""
-        except click.ClickException as error:
-            return error.format_message()
-    return ""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

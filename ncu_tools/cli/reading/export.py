@@ -221,6 +221,7 @@ def _trace(run: str, table: pa.Table, notes: list[str], form: str, depth: int | 
     from ncu_tools.model.layers.trace_spans import spans
     from ncu_tools.report.export.perfetto import to_perfetto
     from ncu_tools.report.export.speedscope import to_speedscope
+    from ncu_tools.timeline.load_activity import is_recording
 
     found = spans(table, depth=depth)
     if not found.rows:
@@ -228,7 +229,8 @@ def _trace(run: str, table: pa.Table, notes: list[str], form: str, depth: int | 
     write = to_speedscope if form == "speedscope" else to_perfetto
     iterations = counted(found.iterations, "iteration", "iterations")
     what = NOT_A_TIMELINE.format(iterations)
-    notes = [*notes, *found.notes, what, f"open {OPEN_IN[form]} and drop the file there"]
+    lanes = ["--lanes writes the recording itself"] if form == "perfetto" and is_recording(run) else []
+    notes = [*notes, *found.notes, what, *lanes, f"open {OPEN_IN[form]} and drop the file there"]
     return write(found.rows, f"{run}: mean of {iterations}", what), len(found.rows), notes
 
 

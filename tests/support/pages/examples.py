@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
+from ncu_tools.cli import cli
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.parsers.derived.test_inductor_sources import graph_folder
 from tests.support.kept_sass import BINARIES
@@ -167,6 +169,22 @@ def _example(page: str, piece: str) -> Example:
     if found is None:
         raise ValueError(f"{page}: which command is in {piece!r}?")
     return Example(page, found[2], (found[1] or " ").split(" ")[-1], found[3] or "")
+
+
+def misunderstood(words: list[str]) -> str:
+    """Why the command line does not take these words; "" if it does. Whether files are there is not asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(click.Path, "convert", lambda self, value, parameter, context: Path(value))
+        try:
+            with cli.make_context("ncu-bench", words[:1]) as context:
+                name, command, rest = cli.resolve_command(context, words) if words else ("", None, [])
+                if command is not None:
+                    command.make_context(name, rest, parent=context).close()
+        except click.exceptions.Exit:  # the help was asked for
+            return ""
+        except click.ClickException as error:
+            return error.format_message()
+    return ""
 
 
 def files_on(page: Path) -> Iterator[tuple[str, str]]:

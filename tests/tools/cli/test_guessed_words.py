@@ -1,0 +1,34 @@
+"""What is named in place of a guessed word can be typed."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+
+from ncu_tools.cli import COMMANDS as TYPED
+from ncu_tools.cli.guessed_words import COMMANDS, OPTIONS, VALUES
+from ncu_tools.cli.old_names import OLD_NAMES
+from tests.support.pages.examples import misunderstood
+from tests.support.pages.options_page import options
+
+
+def test_every_command_that_is_named_is_understood() -> None:
+    said = {words: misunderstood(shlex.split(words)) for words in COMMANDS.values()}
+    assert {words: why for words, why in said.items() if why} == {}
+
+
+def test_every_option_and_value_that_is_named_exists() -> None:
+    known = {name for names in options() for name in names.split(", ")}
+    named = [words for one in OPTIONS.values() for words in one.split("; ") if words.startswith("-")]
+    assert {words.split()[0] for words in named} <= known
+    for option, guesses in VALUES.items():
+        kinds = [
+            one.type for names, found in options().items() if option in names.split(", ") for one in found.values()
+        ]
+        taken = {choice for kind in kinds if isinstance(kind, click.Choice) for choice in kind.choices}
+        assert {words for words in guesses.values() if " " not in words} <= taken
+
+
+def test_no_guessed_command_exists() -> None:
+    assert COMMANDS.keys().isdisjoint([*TYPED, *OLD_NAMES])
