@@ -103,8 +103,9 @@ WARPS = (b'"tid":"warp ', b'"tid": "warp ')
 """Threads of Proton's traces from inside kernels."""
 CYCLES = (b'"cycles"',)
 """A metric of Proton's trees from inside kernels."""
-PICTURES = (b"WarpLifeTime", b"StackedRanges", b" / warp 0 (line 0)", b"blk0_g0", b"group_0")
-"""Titles of tracks in Perfetto's files of run-iket, Proton, and flashinfer's exporter since and before SM numbers."""
+PICTURES = (b"\x0cWarpLifeTime", b"\x0dStackedRanges", b" / warp 0 (line 0)", b"\x07blk0_g0", b"\x07group_0")
+"""Titles of tracks in Perfetto's files of run-iket, Proton, and flashinfer's exporter since and before SM numbers,
+preceded by their lengths."""
 INSIDE = "ncu_parsers.warp_ranges"
 
 

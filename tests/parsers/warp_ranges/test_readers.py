@@ -279,7 +279,7 @@ def test_other_files_are_not_taken_for_traces_from_inside_kernels(data: bytes, t
 
 
 @pytest.mark.parametrize(("data", "said"), [
-    (b"\n\x14\xe2\x03\x11\x08\x01\x12\x0dWarpLifeTime", "picture for Perfetto.*--postprocess json"),
+    (b"\n\x13\xe2\x03\x10\x08\x01\x12\x0cWarpLifeTime", "picture for Perfetto.*--postprocess json"),
     (json.dumps({"graphLaunches": {}, "launches": [{"kernelName": "k", "warps": []}]}).encode(), "between its steps"),
     (json.dumps({"graphLaunches": {}, "launches": []}).encode(), "No instrumented kernel ran"),
 ])  # fmt: skip
