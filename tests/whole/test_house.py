@@ -34,6 +34,7 @@ MOST_PARAMETERS = 12
 WINGS = {
     "ncu_launch.operators": {"ncu_launch.errors", "ncu_launch.files.toml_tables"},
     "ncu_parsers.ncu_rep": {
+        "ncu_launch.files.atomic_files",  # a folder for the disassemblers that Ctrl-C leaves nowhere
         "ncu_launch.files.toml_tables",
         "ncu_launch.profilers.installed_tools",
         "ncu_launch.profilers.subprocesses",
