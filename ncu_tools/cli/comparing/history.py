@@ -224,11 +224,12 @@ def _written(pictured: _Pictured, output: Path, file_format: str) -> list[str]:
         return ["there is nothing to draw: --kernel finds no series"]
     if file_format != PAGE:
         return [picture_written(draw_history(history, order[0], pictured.changes, file_format), output)]
+    from ncu_tools.kernels.names.readable_names import readable_name
     from ncu_tools.report.html.still_page import still_page
 
     changed = {one.series for one in pictured.changes}
     drawn = [at for at in order if at in changed or pictured.how.kernel][:MOST_PICTURES] or order[:1]
-    pictures = [(history.names[at], draw_history(history, at, pictured.changes, "svg")) for at in drawn]
+    pictures = [(readable_name(history.names[at]), draw_history(history, at, pictured.changes, "svg")) for at in drawn]
     rows = _rows_for_people(history, pictured.changes)[:MOST_ROWS_OF_PAGE]
     table = Table("history", FOR_PEOPLE, rows, _notes(history, pictured.changes))
     head = _head(history, pictured.changes).line()

@@ -7,20 +7,28 @@ the style sheet and these images, and nothing else.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
+from ncu_tools.kernels.kernel_row import KERNEL, names_shown
 from ncu_tools.report.html.html_page import STYLES, asset, style_hash
-from ncu_tools.report.table import Table, cell, printable
+from ncu_tools.report.table import Column, Table, cell, printable
 
 OWN_STYLE = """
 main { max-width: 75rem; margin: 0 auto; padding: 1rem; font-family: var(--sans); }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); }
-td { max-width: 40rem; overflow-wrap: anywhere; white-space: normal; }
+td { max-width: 40rem; white-space: normal; }
+td, figcaption { overflow-wrap: break-word; }
 figure { margin: 1rem 0; }
 figure img { max-width: 100%; background: #ffffff; }
+@media (max-width: 640px) { figure img { max-width: none; width: 640px; } }
 """
+_BEHIND = re.compile(r"(?<=[_/\\.,:;<>()])(?=\w)(?!(?<=\d[.,])\d)")
+"""Where a name may break: behind a separator."""
+_UNIT = re.compile(r"(?<=\d) (?=%|[nµm]?s\b|[kMGTPE]?(?:B|FLOP)\b)")
 
 
 def still_page(
@@ -48,17 +56,33 @@ def _text(text: str) -> str:
 
 
 def _table(name: str, table: Table) -> str:
+    label = escape(printable(name or ", ".join(column.title for column in table.columns)), quote=True)
     title = f"<h2>{_text(name)}</h2>" if name else ""
     columns = table.shown_columns()
     head = "".join(f"<th>{_text(column.title)}</th>" for column in columns)
-    rows = ("".join(f"<td>{escape(cell(column, row))}</td>" for column in columns) for row in table.rows)
+    of_kernels = [column.name for column in columns if column.kind == KERNEL]
+    short = names_shown({row[name] for name in of_kernels for row in table.rows if row.get(name)})
+
+    def shown(column: Column, row: dict[str, Any]) -> str:
+        whole = cell(column, row)
+        name = short.get(row.get(column.name) or "", whole) if column.name in of_kernels else whole
+        hint = f' title="{escape(whole, quote=True)}"' if name != whole else ""
+        return f"<td{hint}>{_breakable(name)}</td>"
+
+    rows = ("".join(shown(column, row) for column in columns) for row in table.rows)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'{title}<div class="scrolled" role="region" tabindex="0" aria-label="{label}">{whole}</div>'
+
+
+def _breakable(text: str) -> str:
+    """A text that may break behind the separators of names, and not between a number and its unit."""
+    pieces = _BEHIND.split(_UNIT.sub("\u00a0", printable(text)))
+    return "<wbr>".join(map(escape, pieces))
 
 
 def _figure(name: str, svg: bytes) -> str:
     title = _text(name)
     source, alt = base64.b64encode(svg).decode(), escape(printable(name), quote=True)
-    return (
-        f'<figure><figcaption>{title}</figcaption><img alt="{alt}" src="data:image/svg+xml;base64,{source}"></figure>'
-    )
+    picture = f'<img alt="{alt}" src="data:image/svg+xml;base64,{source}">'
+    return f'<figure class="scrolled" tabindex="0"><figcaption>{title}</figcaption>{picture}</figure>'
