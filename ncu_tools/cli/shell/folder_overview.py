@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.run_files import BENCH_FILE, EXPECTED, LAUNCHES, MANIFEST
-from ncu_parsers.parse.file_kinds import SQLITE, kind_of
+from ncu_parsers.parse.file_kinds import PICTURES, SQLITE, kind_of
 from ncu_parsers.parse.report_files import has_report_suffix
 from ncu_parsers.sources.sources import Source, encoding_of
 
@@ -25,12 +25,15 @@ HEAD = 1 << 16
 LARGEST_FOOTER = 1 << 22
 OF_LAUNCHES = (b"launch_id", b"duration_ns")
 """Columns that only tables of launches contain together."""
+OF_WARPS = b"warp_ranges"
+"""What only tables of ranges inside kernels have in their footer, beside `ncu_bench`."""
+INSIDE_SUFFIXES = (".chrome_trace", ".hatchet")
 NAMED = 3
 """Names shown per kind, newest first."""
 
 RUN, SWEEP, DATASET, LAUNCHES_FILE = "run", "sweep", "dataset", "launches"
 NCU, SOURCE, NSYS, TRACE, OPERATORS = "ncu", "source", "nsys", "trace", "operators"
-OTHER_TIMELINE = "timeline"
+OTHER_TIMELINE, INSIDE = "timeline", "inside"
 TITLES = {
     RUN: ("run folder", "run folders"),
     SWEEP: ("sweep of measured points", "sweeps of measured points"),
@@ -41,6 +44,7 @@ TITLES = {
     NSYS: ("timeline of nsys", "timelines of nsys"),
     TRACE: ("trace in Chrome's format", "traces in Chrome's format"),
     OTHER_TIMELINE: ("recording of another profiler", "recordings of other profilers"),
+    INSIDE: ("timeline inside a kernel", "timelines inside kernels"),
     OPERATORS: ("file of the operator collector", "files of the operator collector"),
 }
 """Every kind, in the order in which they are listed."""
@@ -146,6 +150,9 @@ def next_commands(look: FolderLook) -> list[tuple[str, str]]:
         commands.append((f"ncu-bench source {page}", "the hottest lines of a kernel"))
         if not launches:
             commands.append((f"ncu-bench source {page} --sort executed", "where most instructions are executed"))
+    if look.newest(INSIDE):
+        trace = _quoted(look.newest(INSIDE)[0])
+        commands.append((f"ncu-bench kernel {trace} --part inside", "who waits for whom inside a kernel"))
     if launches:
         commands.append((f"ncu-bench report {_quoted(launches[0])} -o report.html", "all of it as one page"))
     elif sweeps:
@@ -185,7 +192,8 @@ def _take_folder(folder: Path, look: FolderLook) -> bool:
 def _take_file(file: Path, look: FolderLook) -> None:
     """Add a file that commands read."""
     is_parquet = file.suffix.lower() == ".parquet"
-    if file.name == EXPECTED or not (is_parquet or has_report_suffix(file)):
+    is_named = is_parquet or has_report_suffix(file) or file.suffix in INSIDE_SUFFIXES
+    if file.name == EXPECTED or not is_named:
         return
     look.files -= 1
     if look.files < 0 or not file.is_file():
@@ -200,7 +208,7 @@ def _take_file(file: Path, look: FolderLook) -> None:
 
 
 def _kind_of_parquet(file: Path) -> str | None:
-    """Launches or measured points of this project, by the footer of the file; None for any other table."""
+    """Launches, measured points or ranges of warps, by the footer of the file; None for a table of another program."""
     with file.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(size - 8, 0))
@@ -211,7 +219,9 @@ def _kind_of_parquet(file: Path) -> str | None:
         footer = stream.read(length)
     if b"ncu_bench" not in footer:
         return None
-    return LAUNCHES_FILE if all(name in footer for name in OF_LAUNCHES) else SWEEP if b"samples_ns" in footer else None
+    if all(name in footer for name in OF_LAUNCHES):
+        return LAUNCHES_FILE
+    return SWEEP if b"samples_ns" in footer else INSIDE if OF_WARPS in footer else None
 
 
 def _kind_of_report(source: Source) -> str | None:
@@ -224,6 +234,8 @@ def _kind_of_report(source: Source) -> str | None:
         return NSYS if b"StringIds" in head else None  # a table of every export
     if kind.words and not kind.has_words(head):
         return None  # another file with a name of this kind
+    if kind.warps is not None:
+        return None if kind.words == PICTURES else INSIDE
     return {"": NCU, "nsys": NSYS, "kineto": TRACE}.get(kind.origin, OTHER_TIMELINE)
 
 

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from ncu_parsers.parse.warp_trace_files import write_warp_trace
 
 from ncu_tools.cli import run
 from ncu_tools.cli.shell import folder_overview
@@ -15,8 +16,10 @@ from ncu_tools.cli.shell.folder_overview import FolderLook, looked_at, next_comm
 from tests.conftest import ROOT, SAMPLES
 from tests.parsers.timelines.test_rocprofv3 import launched
 from tests.parsers.timelines.test_xplane import step
+from tests.support import warp_files
 from tests.support.nightly import by_day
 from tests.support.other_timelines import rocprof_json, xspace
+from tests.support.warp_pipelines import drawn, simulated
 from tests.tools.cli.test_cli import loaded_by, process
 
 pytestmark = pytest.mark.slow
@@ -95,6 +98,17 @@ def test_recordings_of_other_profilers_are_named(here: Path) -> None:
     lines = [" ".join(line.split()) for line in said().splitlines()]
     assert lines[1].startswith("2 recordings of other profilers")
     assert any(command.startswith("ncu-bench hotspots") for command in commands())
+
+
+def test_timelines_inside_kernels_are_named_with_their_command(here: Path) -> None:
+    trace = simulated(drawn(1, 1, 4, 1)).trace()
+    (here / "iket.trace.json").write_bytes(warp_files.iket(trace))
+    (here / "k.hatchet").write_bytes(warp_files.tree(trace))
+    write_warp_trace(here / "ranges.parquet", trace, "a")
+    assert "3 timelines inside kernels" in said()
+    (command,) = commands()
+    assert command.endswith("--part inside")
+    assert process(*shlex.split(command)[1:], cwd=here).code == 0
 
 
 def test_what_no_command_reads_is_not_listed(here: Path) -> None:
