@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from ncu_parsers.ncu_rep.sass import sass_by_nvdisasm
 from ncu_parsers.ncu_rep.sass.sass_by_nvdisasm import Disassembly, disassembled
+
+from tests.support import cubins
 
 PRINTED = """\
 \t.headerflags\t@"EF_CUDA_64BIT_ADDRESS EF_CUDA_SM90"
@@ -48,6 +51,26 @@ def test_the_program_on_the_path_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
     stand_in.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert disassembled(b"cubin").of("second", [0x2000], 0x2000) == ["EXIT"]
+
+
+BARE = """\
+        /*0000*/              @!P0 BRA 0x20 ;
+        /*0010*/                   RET.REL.NODEC R4 0x0 ;
+        /*0020*/                   EXIT ;
+"""
+
+
+def test_of_a_cubin_that_the_program_refuses_it_gets_the_bare_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(command: list[str]) -> tuple[int, str]:
+        return (0, BARE) if command[1:3] == ["-b", "SM0"] else (1, "nvdisasm error   : Cannot find the code address")
+
+    monkeypatch.setattr(sass_by_nvdisasm, "ask", ask)
+    monkeypatch.setattr(sass_by_nvdisasm, "tool_path", lambda: "nvdisasm")
+    found = disassembled(cubins.cubin_of([]))
+    assert found.of(cubins.KERNEL, [0x1000, 0x1010, 0x1020], 0x1000) == [
+        "@!P0 BRA `(.L_x_20) 0x1020", "RET.REL.NODEC R4", "EXIT",
+    ]  # fmt: skip
+    assert not disassembled(b"no cubin")
 
 
 def test_without_the_program_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,19 +10,17 @@ import io
 from dataclasses import dataclass, field
 from typing import Any
 
-from elftools.common.exceptions import DWARFError, ELFError
-from elftools.construct import ConstructError
+from elftools.common.exceptions import DWARFError
 from elftools.elf.elffile import ELFFile
 
 from ncu_parsers.ncu_rep.instructions.line_programs import LinePlace, places_of, sizes_of
+from ncu_parsers.ncu_rep.sass.sass_by_nvdisasm import DAMAGED_ELF
 
 SOURCE_LINES, PTX_LINES = ".debug_line", ".nv_debug_line_sass"
 PTX_TEXT = ".nv_debug_ptx_txt"
 FUNCTION = "STT_FUNC"
-DAMAGE = (
-    ELFError, DWARFError, ConstructError, ValueError, LookupError, AttributeError, ArithmeticError, TypeError,
-)  # fmt: skip
-"""Exceptions that pyelftools raises for damaged files."""
+DAMAGE = (DWARFError, *DAMAGED_ELF)
+"""Exceptions that pyelftools raises for damaged files and lines."""
 
 
 @dataclass

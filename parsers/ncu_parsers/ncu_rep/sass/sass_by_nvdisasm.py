@@ -1,27 +1,35 @@
 """Disassemble a cubin with `nvdisasm`: on PATH, of a CUDA toolkit, or of the Python package `triton`, which brings it.
 
 It prints labels, `.L_x_0`, in place of addresses; the address of a jump's target is added after its label, as in
-NVIDIA's package.
+NVIDIA's package. Cubins of CUDA 11 and older that a driver loaded are refused as files: of these it gets the bare code
+of each kernel, and prints addresses.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
 from ncu_launch.files.atomic_files import temporary_folder
 from ncu_launch.profilers.installed_tools import ask
 
 TOOL = "nvdisasm"
+DAMAGED_ELF = (ELFError, ConstructError, ValueError, LookupError, AttributeError, ArithmeticError, TypeError)
+"""Exceptions that pyelftools raises for damaged files."""
 _SECTION = re.compile(r"\.text\.(\S+):$")
 _LABEL = re.compile(r"(\.L_x?_?\w+):$")
 _INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(.*?)\s*;?\s*$")
 _TARGET = re.compile(r"`\((\.L\w+)\)$")
+_JUMP = re.compile(r"(/\*[0-9a-f]+\*/\s+(?:@\S+ )?(?:BRA|BSSY|CALL\.REL)\b.*)\b0x([0-9a-f]+)(\s*;?\s*)$", re.MULTILINE)
 
 
 def tool_path() -> str | None:
@@ -36,6 +44,9 @@ def _of_toolkit_or_triton(home: str) -> str | None:
     for place in (package.submodule_search_locations or ()) if package else ():
         folders.append(Path(place) / "backends" / "nvidia" / "bin")
     return next((found for folder in folders if (found := shutil.which(TOOL, path=str(folder)))), None)
+
+
+_RETURN = re.compile(r"(\bRET\.\S+ \S+) 0x[0-9a-f]+")
 
 
 class Disassembly:
@@ -55,6 +66,10 @@ class Disassembly:
                 self._texts.setdefault(kernel, {})[offset] = instruction[2]
                 self._labels.setdefault(kernel, {}).update(dict.fromkeys(waiting, offset))
                 waiting = []
+
+    def __bool__(self) -> bool:
+        """True if it has instructions."""
+        return bool(self._texts)
 
     def offsets(self, kernel: str) -> list[int]:
         """The offsets of the instructions of a kernel, in their order; [] if it is not here."""
@@ -86,4 +101,31 @@ def disassembled(cubin: bytes, function: int | None = None) -> Disassembly:
         path.write_bytes(cubin)
         chosen = [] if function is None else ["-fun", str(function)]
         answer = ask([tool, "-c", *chosen, str(path)])
-    return Disassembly("" if answer is None else answer[1])
+        found = Disassembly("" if answer is None else answer[1])
+        return found or Disassembly("\n".join(_of_bare_code(tool, cubin, path)))
+
+
+def _of_bare_code(tool: str, cubin: bytes, path: Path) -> Iterator[str]:
+    """What is printed of the code of each kernel alone, with labels as of a whole cubin."""
+    try:
+        file = ELFFile(io.BytesIO(cubin))
+        architecture = f"SM{file['e_flags'] & 0xFF}"
+        codes = [(one.name, one.data()) for one in file.iter_sections() if one.name.startswith(".text.")]
+    except DAMAGED_ELF:
+        return
+    for name, code in codes:
+        path.write_bytes(code)
+        answer = ask([tool, "-b", architecture, str(path)])
+        yield f"{name}:\n{_labelled('' if answer is None else answer[1])}"
+
+
+def _labelled(printed: str) -> str:
+    """Addresses of jumps as labels, before the instructions that they lead to; those of returns say nothing."""
+    targets = {int(found[2], 16) for found in _JUMP.finditer(printed)}
+    lines = []
+    for line in _JUMP.sub(r"\1`(.L_x_\2)\3", _RETURN.sub(r"\1", printed)).splitlines():
+        found = _INSTRUCTION.search(line)
+        if found is not None and int(found[1], 16) in targets:
+            lines.append(f".L_x_{int(found[1], 16):x}:")
+        lines.append(line)
+    return "\n".join(lines)
