@@ -51,6 +51,19 @@ def table_of(path: Path) -> pa.Table | None:
     return parse([Source(str(path))], join=False).table
 
 
+def reports_with_code() -> list[Path]:
+    """Every real binary report, ours and those of others, compressed or not; nearly all carry their cubins."""
+    folders = (SHARED / "reports", SHARED / "histories", MEASURED)
+    return sorted(
+        {
+            one
+            for folder in folders
+            for kind in ("*.ncu-rep", "*.ncu-rep.gz", "*.nsight-cuprof-report")
+            for one in folder.rglob(kind)
+        }
+    )
+
+
 needs_shared_reports = pytest.mark.skipif(
     not (SHARED / "reports").is_dir(), reason="the folder ../shared/reports with other people's real reports is missing"
 )

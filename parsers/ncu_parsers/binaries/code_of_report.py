@@ -7,14 +7,17 @@ from typing import NamedTuple
 from ncu_parsers.binaries.cubin import Cubin
 from ncu_parsers.binaries.elf import DamagedBinary
 from ncu_parsers.binaries.kernel_resources import KernelResources
-from ncu_parsers.ncu_rep.blocks import blocks_of, opened
+from ncu_parsers.ncu_rep.blocks import Content, blocks_of, opened
 from ncu_parsers.ncu_rep.results import Lost, results_of
 from ncu_parsers.ncu_rep.source_code import codes_of, mangled_name
 from ncu_parsers.sources.sources import Source
 
 
 class LaunchedKernel(NamedTuple):
-    """A kernel that was launched: its resources by its cubin and its machine code; None and b"" without a cubin."""
+    """A kernel that was launched: its resources by its cubin and its machine code; None and b"" without a cubin.
+
+    `mangled` is "" of a range or a graph, which are no kernel.
+    """
 
     mangled: str
     resources: KernelResources | None
@@ -29,6 +32,8 @@ def launched_kernels(source: Source) -> list[LaunchedKernel]:
         read: dict[int, Cubin | None] = {reference: _cubin(content) for reference, content in cubins.items()}
         return [
             _kernel(mangled_name(result), read.get(result.message.source.reference))
+            if result.content is Content.KERNEL
+            else LaunchedKernel("", None, b"")
             for result in results_of(stream, blocks, Lost())
         ]
 
