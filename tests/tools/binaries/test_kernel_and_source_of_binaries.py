@@ -87,6 +87,7 @@ def test_a_library_of_nvidia_is_not_disassembled(tmp_path: Path) -> None:
     assert "licence of cuBLAS forbids disassembly" in done.stderr
     assert "instructions in the code" not in done.stdout
     assert ran("source", str(path)).exit_code == 2
+    assert "only kernels of cuBLAS" in ran("advise", str(path)).stderr
 
 
 def test_prints_and_ptx_and_folders_are_read_too(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import format_option, hidden_rows, rows_shown, show, top_option
 from ncu_tools.cli.reading.binaries.code_arguments import Wanted, architecture_option, notes_on
@@ -51,19 +54,36 @@ def command(run: str, name: str | None, architecture: str | None, top: int | Non
 
     reading = CodeReading()
     wanted = Wanted(run, name, architecture, reading)
-    kernels = heapq.nlargest(MOST_KERNELS, (one for one in wanted if not one.closed_library), key=_size)
+    closed = Counter[str]()
+    kernels = heapq.nlargest(MOST_KERNELS, _open_ones(wanted, closed), key=_size)
+    if not kernels and closed:
+        raise WrongUsage(
+            f"{run} holds only kernels of {' and '.join(closed)}, whose licence forbids disassembly.",
+            advice=f"Their resources: ncu-bench kernel {run}",
+        )
     rows = [row for one in sorted(kernels, key=lambda one: (one.path, one.image)) for row in _rows(one)]
     rows.sort(key=lambda row: not row["in_loops"])
     shown = rows_shown(top, output_format)
     notes = [BY_CODE, *_remedies(rows[:shown]), *notes_on(reading)]
     if not has_disassembler():
         notes.insert(0, needs_disassembler("Advice on more than spilled bytes").paragraph)
-    if wanted.count > len(kernels):
-        left = wanted.count - len(kernels)
-        notes.append(f"{counted(left, 'kernel was', 'kernels were')} left out: smaller ones, or a licence forbids it")
+    if closed:
+        count = counted(closed.total(), "kernel was", "kernels were")
+        notes.append(f"{count} left out: the licence of {' and '.join(closed)} forbids disassembly")
+    if left := wanted.count - len(kernels) - closed.total():
+        notes.append(f"{counted(left, 'smaller kernel was', 'smaller kernels were')} left out: --kernel names them")
     notes += hidden_rows(len(rows), shown, "more finding", "more findings")
     head = Head((run,), more=(counted(len(kernels), "kernel", "kernels"), "by code alone"))
     show(Table("code_advice", COLUMNS, rows[:shown], notes, {"basis": BY_CODE}, MORE), output_format, head=head)
+
+
+def _open_ones(wanted: Iterable[FoundKernel], closed: Counter[str]) -> Iterator[FoundKernel]:
+    """The kernels whose licence allows disassembly; the others are counted by their library."""
+    for one in wanted:
+        if one.closed_library:
+            closed[one.closed_library] += 1
+        else:
+            yield one
 
 
 def _size(kernel: FoundKernel) -> int:
