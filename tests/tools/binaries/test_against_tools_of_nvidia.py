@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import subprocess
 import sys
@@ -13,25 +14,26 @@ from pathlib import Path
 
 import pytest
 from ncu_parsers.binaries.code_files import CodeReading, kernels_in
-from ncu_parsers.binaries.code_of_report import launched_kernels
 from ncu_parsers.binaries.cubin import Cubin
 from ncu_parsers.binaries.kernel_resources import KernelResources
+from ncu_parsers.binaries.licences import library_of
 from ncu_parsers.binaries.resource_usage_text import resources_in_text
-from ncu_parsers.derived.opcode_lists import named_instances
 from ncu_parsers.ncu_rep import code_in
 from ncu_parsers.ncu_rep.sass import sass_by_nvdisasm
+from ncu_parsers.ncu_rep.sass.sass_by_package import is_installed, texts_by_package
+from ncu_parsers.ncu_rep.sass.sass_text import full_opcode
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.binaries import kernel_listing
-from ncu_tools.binaries.kernel_listing import listing_of
+from ncu_tools.binaries.kernel_listing import CodeListing, listing_of
 from ncu_tools.binaries.static_facts import facts_of
-from ncu_tools.kernels.source.instruction_mix import COLUMNS
 from tests.conftest import ROOT
-from tests.support.reports import MEASURED, needs_shared_reports, shared_reports, table_of
+from tests.support.reports import needs_shared_reports, reports_with_code
 
 pytestmark = pytest.mark.nightly
 
 LEAST_KERNELS = 200
+needs_package = pytest.mark.skipif(not is_installed(), reason="ncu-report is not installed (the extra ncu-rep)")
 TOOLS = Path("backends") / "nvidia" / "bin"
 Printed = tuple[str, int | None, int | None, tuple[int, int] | None, int | None, int | None]
 
@@ -130,29 +132,39 @@ def test_spilling_instructions_are_the_local_accesses_of_kernels_without_local_a
 
 
 @needs_shared_reports
-def test_opcodes_that_launches_of_real_reports_executed_stand_in_the_code(tmp_path: Path) -> None:
-    compared = 0
-    for report in (*shared_reports("ncu_rep"), *shared_reports("ncu_rep_full"), MEASURED / "conflicts.ncu-rep"):
-        table = table_of(report)
-        column = COLUMNS[-1]
-        if table is None or column not in table.column_names:
-            continue
-        executed = table[column].to_pylist()
-        launched = launched_kernels(Source(str(report)))
-        cubins = [code.cubin for code in code_in(Source(str(report))) if code.cubin]
-        for number, cubin in enumerate(cubins):
-            path = tmp_path / f"{number}.cubin"
-            path.write_bytes(cubin)
-            for kernel in kernels_in(path, CodeReading()):
-                counts = [
-                    text
-                    for one, text in zip(launched, executed, strict=True)
-                    if one.mangled == kernel.resources.name and text
-                ]
-                listing = listing_of(kernel) if counts else None
-                static = {one.split(".")[0] for one in facts_of(listing).by_opcode} if listing is not None else set()
-                for text in counts if listing is not None else ():
-                    assert set(named_instances(text) or {}) <= static, (report.name, kernel.resources.name)
-                    compared += 1
+@needs_package
+def test_opcodes_of_kernels_in_real_reports_equal_those_of_nvidias_package(tmp_path: Path) -> None:
+    kernels = instructions = 0
+    for report in reports_with_code():
+        opened = uncompressed(report, tmp_path)
+        for name, theirs in texts_by_package(opened).items():
+            if library_of("", name):  # the licence forbids a look
+                continue
+            ours = next(listings(name, opened, tmp_path), None)
             kernel_listing._disassembly.cache_clear()
-    assert compared >= 5
+            assert ours is not None, (report.name, name)
+            first = min(theirs)
+            pairs = {address - first: full_opcode(text) for address, text in theirs.items()}
+            by_offset = dict(zip(ours.offsets, map(full_opcode, ours.texts), strict=True))
+            assert {offset: by_offset.get(offset) for offset in pairs} == pairs, (report.name, name)
+            kernels += 1
+            instructions += len(pairs)
+    print(f"{kernels} kernels, {instructions:,} instructions")
+    assert kernels >= 60
+
+
+def uncompressed(report: Path, folder: Path) -> Path:
+    content = report.read_bytes()
+    path = folder / "report.ncu-rep"
+    path.write_bytes(gzip.decompress(content) if report.suffix == ".gz" else content)
+    return path
+
+
+def listings(name: str, report: Path, folder: Path) -> Iterator[CodeListing]:
+    """The instructions of a kernel in the cubins that a report carries."""
+    for number, code in enumerate(code_in(Source(str(report)))):
+        path = folder / f"{number}.cubin"
+        path.write_bytes(code.cubin)
+        for kernel in kernels_in(path, CodeReading()) if code.cubin else ():
+            if kernel.resources.name == name and (found := listing_of(kernel)) is not None:
+                yield found
