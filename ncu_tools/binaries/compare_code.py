@@ -20,9 +20,10 @@ from ncu_tools.binaries.code_names import code_path, full_code_name, readable_co
 from ncu_tools.binaries.kernel_listing import CodeListing, has_disassembler, listing_of, normalised
 from ncu_tools.binaries.occupancy_of_code import BlockOccupancy, demanded_threads, occupancy_for, threads_of
 from ncu_tools.binaries.static_facts import facts_of
+from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
 
-_HASHES = re.compile(r"(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}(_\d+_\w+?_)[0-9a-f]{8}")
-"""What a compiler puts into the names of unnamed namespaces, other in each build."""
+_HASHES = re.compile(r"(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}(_\d+_\w+?_)[0-9a-f]{8}(?:_\d+)?")
+"""What a compiler puts into the names of unnamed namespaces and of files, other in each build."""
 SHOWN_AROUND = 2
 """Unchanged instructions that a diff shows on each side of a change."""
 
@@ -57,7 +58,8 @@ class CodePair:
         """True if the kernel is matched by its name, and takes other arguments."""
         if self.base is None or self.new is None:
             return False
-        return _plain(self.base.resources.name) != _plain(self.new.resources.name)
+        names = self.base.resources.name, self.new.resources.name
+        return names[0] != names[1] and _full_name(names[0]) != _full_name(names[1])
 
     def values(self, measure: str) -> tuple[float | None, float | None]:
         """A measure of `MEASURES` in the base and the new build; None where it is not known."""
@@ -144,21 +146,17 @@ def _listings(base: FoundKernel, new: FoundKernel) -> tuple[CodeListing, CodeLis
 def matched(
     base: Sequence[FoundKernel], new: Sequence[FoundKernel]
 ) -> list[tuple[FoundKernel | None, FoundKernel | None]]:
-    """Pairs of kernels: by mangled name and architecture, then by its name and template arguments, then by its name
-    alone, if it is the only one left of it.
+    """Pairs of kernels: by mangled name and architecture, then by the name that it stands for, without what is other
+    in each build, then by the name without arguments, if one is left of it.
 
     Of several kernels of one name, as in a cache, those of equal code are matched first, then those in files of one
     name, then the others in their order.
     """
     pairs, left, right = list[tuple[FoundKernel | None, FoundKernel | None]](), list(base), list(new)
-    rules: tuple[Callable[[FoundKernel], Hashable], ...] = (
-        lambda one: (_signature(one), one.resources.code_digest or object()),
-        lambda one: (_signature(one), one.path.rpartition("/")[2]),
-        _signature,
-    )
-    for rule in rules:
-        pairs += _take_pairs(left, right, rule)
-    for name in (full_code_name, code_path):
+    for name in (str, _full_name):
+        for rule in (_of_code, _in_file, _named):
+            pairs += _take_pairs(left, right, partial(rule, name))
+    for name in (_without_parameters, code_path):
         pairs += _take_pairs(left, right, partial(_named, name), only_single=True)
     place = {id(one): number for number, one in enumerate(base)}
     pairs.sort(key=lambda pair: place[id(pair[0])])
@@ -191,16 +189,24 @@ def _take_pairs(
     return list[tuple[FoundKernel | None, FoundKernel | None]](pairs)
 
 
-def _plain(name: str) -> str:
-    return _HASHES.sub(r"\1\2", name)
+def _full_name(mangled: str) -> str:
+    return _HASHES.sub(r"\1\2", full_code_name(mangled))
 
 
-def _signature(kernel: FoundKernel) -> Hashable:
-    return _plain(kernel.resources.name), kernel.resources.architecture
+def _without_parameters(mangled: str) -> str:
+    return drop_parameters(_full_name(mangled))
+
+
+def _of_code(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
+    return _named(name, kernel), kernel.resources.code_digest or object()
+
+
+def _in_file(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
+    return _named(name, kernel), kernel.path.rpartition("/")[2]
 
 
 def _named(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
-    return name(_plain(kernel.resources.name)), kernel.resources.architecture
+    return name(kernel.resources.name), kernel.resources.architecture
 
 
 # ------------------------------------------------------------------------------------------------------- what differs

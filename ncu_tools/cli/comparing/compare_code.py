@@ -99,6 +99,7 @@ def command(
     from ncu_parsers.binaries.code_files import CodeReading
 
     from ncu_tools.binaries.code_gates import held, notes_on_waivers, parse_code_gate, read_waivers
+    from ncu_tools.binaries.code_names import names_apart
     from ncu_tools.binaries.compare_code import CodeChange, compared_code, summary_of
     from ncu_tools.compare.gate import exit_code
     from ncu_tools.report.head import Head
@@ -131,7 +132,9 @@ def command(
         *hidden_rows(len(kept), shown, "more kernel", "more kernels"),
     ]
     extra: Row = {"gates": table_of_gates(outcomes).rows, "changes": summary.changes, "diff": _diff(pairs)}
-    table = Table("compare_code", COLUMNS, [_row(one) for one in kept[:shown]], notes, extra, MORE)
+    names = names_apart({one.either.resources.name for one in kept[:shown]})
+    rows = [_row(one, names[one.either.resources.name]) for one in kept[:shown]]
+    table = Table("compare_code", COLUMNS, rows, notes, extra, MORE)
     if output_format == GITHUB:
         show_on_github(table, {runs[1]: [_with_lines(one) for one in found]}, [head], comment=comment)
         if code := exit_code(one.outcome for one in found):
@@ -165,12 +168,10 @@ def _first(changes: Sequence[str]) -> str | None:
     return "; ".join(changes[:CHANGES_SHOWN]) + more if changes else None
 
 
-def _row(pair: CodePair) -> Row:
-    from ncu_tools.binaries.code_names import readable_code_name
-
+def _row(pair: CodePair, name: str) -> Row:
     values = {one: pair.values(one) for one in MEASURES}
     row: Row = {
-        "kernel": readable_code_name(pair.either.resources.name),
+        "kernel": name,
         "mangled": pair.either.resources.name,
         "architecture": pair.either.resources.architecture or None,
         "code_change": pair.change.value + (", other arguments" if pair.signature_changed else ""),
