@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 BLOCKS, CONSUMERS, DEPTH, LATENCY, LEAST = 132, 4, 4, 600, 32
 NAMES = ("tma_acquire", "tma_issue", "mma_wait", "mma_issue")
+EPOCH = 1_785_326_265_766_439_520
+"""When the kernel begins: ns since 1970, as run-iket writes them."""
 Times = npt.NDArray[np.int64]
 
 
@@ -36,7 +38,7 @@ def kernel(steps: int) -> tuple[Times, Times]:
         starts[step] = np.column_stack([producer, acquired, consumers, ready])
         ends[step] = np.column_stack([acquired, issued, ready, done])
         producer, consumers, freed[step % DEPTH] = issued, done, done.max(axis=1)
-    return starts + 1_000_000, ends + 1_000_000
+    return starts + EPOCH, ends + EPOCH
 
 
 def write_buffer(path: Path, starts: Times, ends: Times) -> None:
@@ -51,7 +53,7 @@ def write_buffer(path: Path, starts: Times, ends: Times) -> None:
         name = column if column < 2 else 2 + (column - 2) // CONSUMERS
         lane = block * (CONSUMERS + 1) + group
         for side, times in enumerate((starts, ends)):
-            tag = block << 24 | lane << 12 | name << 2 | side
+            tag = block << 24 | block << 12 | name << 2 | side
             slot = 1 + at + (2 * (name % 2) + side) * lanes + lane
             words[slot] = (times[:, :, column].astype(np.uint64) << np.uint64(32)) | tag.astype(np.uint64)
     path.write_bytes(words.tobytes())
