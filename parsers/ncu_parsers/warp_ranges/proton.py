@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -91,16 +93,14 @@ def read_trace(source: Source) -> WarpTrace:
 
 
 class _Events:
-    """Ranges as lists of small numbers; names, blocks and warps are numbered when they first occur."""
+    """Ranges as arrays of numbers, 24 bytes each; names, blocks and warps are numbered when they first occur."""
 
     def __init__(self) -> None:
         self.others = 0
-        self.starts: list[int] = []
-        self._ends: list[int] = []
+        self.starts, self._ends = array("q"), array("q")
         self._names: dict[str, int] = {}
-        self._name: list[int] = []
+        self._name, self._lane = array("i"), array("i")
         self._lanes: dict[tuple[str, str, int], int] = {}
-        self._lane: list[int] = []
         self._parsed: list[tuple[str, int, int, int, int]] = []
         self._files: dict[str, None] = {}
         self._begun: dict[tuple[str, int], int] = {}
@@ -126,21 +126,22 @@ class _Events:
         """The number of the warp of a launch; None for events that are on no warp."""
         if not isinstance(event.pid, str) or not isinstance(event.tid, str):
             return None
-        block, warp = _BLOCK.fullmatch(event.pid), _WARP.fullmatch(event.tid)
-        if block is None or warp is None:
+        place, warp = _block_in(event.pid), _warp_in(event.tid)
+        if place is None or warp is None:
             return None
         try:
             known = _ARGUMENTS.decode(event.args)
         except (msgspec.DecodeError, ValueError):
             known = _Arguments()
-        launch = self._launch_of(event, known, (block[1], int(block[3])))
+        kernel, sm, block, in_cycles = place
+        launch = self._launch_of(event, known, (kernel, block))
         key = event.pid, event.tid, launch
         if (lane := self._lanes.get(key)) is not None:
             return lane
-        self._in_cycles = self._in_cycles or bool(known.frequency or known.gap or block[4])
-        self._is_aligned = self._is_aligned or (known.init != MISSING and not block[4])
+        self._in_cycles = self._in_cycles or in_cycles or bool(known.frequency or known.gap)
+        self._is_aligned = self._is_aligned or (known.init != MISSING and not in_cycles)
         self._files.update(dict.fromkeys(found[1] for one in known.call_stack if (found := _FRAME.fullmatch(one))))
-        self._parsed.append((block[1], int(block[2]), int(block[3]), int(warp[1]), launch))
+        self._parsed.append((kernel, sm, block, warp, launch))
         return self._lanes.setdefault(key, len(self._lanes))
 
     def _launch_of(self, event: TraceEvent, known: _Arguments, block: tuple[str, int]) -> int:
@@ -188,6 +189,19 @@ class _Events:
         is_coarse = max(self.starts) > EXACT_UNTIL * NS_PER_US
         notes = {IN_CYCLES: self._in_cycles, NOT_ALIGNED: not self._is_aligned, IN_MICROSECONDS: is_coarse}
         return [note for note, applies in notes.items() if applies]
+
+
+@lru_cache(1 << 12)
+def _block_in(process: str) -> tuple[str, int, int, bool] | None:
+    """Kernel, SM and block of a process, and whether its name says that times are cycles; None for another process."""
+    found = _BLOCK.fullmatch(process)
+    return None if found is None else (found[1], int(found[2]), int(found[3]), bool(found[4]))
+
+
+@lru_cache(1 << 12)
+def _warp_in(thread: str) -> int | None:
+    found = _WARP.fullmatch(thread)
+    return None if found is None else int(found[1])
 
 
 # ----------------------------------------------------------------------------------------------------------- the tree
