@@ -97,6 +97,8 @@ def test_prints_and_ptx_and_folders_are_read_too(tmp_path: Path) -> None:
     shutil.copy(CUBIN, tmp_path / "one.cubin")
     shutil.copy(BINARIES / "zstd.fatbin", tmp_path / "two.fatbin")
     assert len(rows_of("kernel", str(tmp_path))) == 36
+    shutil.copy(CUBIN, tmp_path / "other.cubin")
+    assert "crowded in other.cubin" in ran("kernel", str(tmp_path)).stdout
     assert {row["architecture"] for row in rows_of("kernel", str(tmp_path), "--arch", "sm_120")} == {"sm_120"}
 
 

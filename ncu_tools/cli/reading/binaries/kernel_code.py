@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,6 +44,8 @@ MORE = columns(
 )
 OF_ONE = (*columns("part title"), column("value", kind="text"), *columns("against"))
 MACHINE_READABLE = columns("part key title value value.unit against code.measured")
+FOLDER_SHOWN = 8
+"""Letters of a folder's name: those of caches are hashes."""
 ORDERS = ("spills", "registers", "shared", "occupancy", "code", "name")
 UNMARKED = "spills are not known of kernels compiled before CUDA 12.6 that have a stack: ptxas marked none"
 ASSUMED = "occupancy is of blocks of 256 threads where neither launch bounds nor metadata say how many"
@@ -90,7 +94,7 @@ def command(
         return
     if report is not None:
         raise WrongUsage("--with goes with one kernel.", f"{wanted.count:,} are left.", "Name one, and --arch sm_90.")
-    rows = _rows(kept)
+    rows = _rows(kept) if output_format in MACHINE_FORMATS else _with_files(_rows(kept))
     notes = [
         *_notes(rows, wanted),
         *notes_on(reading),
@@ -157,7 +161,22 @@ def _rows(kept: list[FoundKernel]) -> list[Row]:
     ]
 
 
+def _with_files(rows: list[Row]) -> list[Row]:
+    """Rows whose name and architecture others have too, as in a cache, with the folder or file that each is in."""
+    files = defaultdict[Any, set[Path]](set)
+    for row in rows:
+        files[row["kernel"], row["architecture"]].add(Path(row["file"]))
+    shown = []
+    for row in rows:
+        file, others = Path(row["file"]), files[row["kernel"], row["architecture"]]
+        place = file.parent.name[:FOLDER_SHOWN] if len({one.parent for one in others}) > 1 else file.name
+        shown.append({**row, "kernel": f"{row['kernel']} in {place}"} if len(others) > 1 else row)
+    return shown
+
+
 def _notes(rows: list[Row], wanted: Wanted) -> Iterator[str]:
+    from ncu_tools.binaries.code_names import readable_code_name
+
     if any(row["spill_bytes"] is None for row in rows):
         yield UNMARKED
     if not all(row["threads_known"] for row in rows):
@@ -165,7 +184,9 @@ def _notes(rows: list[Row], wanted: Wanted) -> Iterator[str]:
     libraries = sorted({row["library"] for row in rows if row["library"]})
     if libraries:
         yield f"{', '.join(libraries)}: the licence forbids disassembly, so only resources are shown"
-    alone = sorted({one.name for _, one in wanted.reading.ptx if hash(one.name) not in wanted.names})
+    alone = sorted(
+        {readable_code_name(one.name) for _, one in wanted.reading.ptx if hash(one.name) not in wanted.names}
+    )
     if alone and wanted.name is None and wanted.architecture is None:
         some = ", ".join(alone[:3]) + (f" and {len(alone) - 3:,} more" if len(alone) > 3 else "")
         yield f"as PTX alone, which a driver compiles when it is loaded: {some}"
