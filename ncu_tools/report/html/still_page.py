@@ -21,12 +21,16 @@ main { max-width: 75rem; margin: 0 auto; padding: 1rem; font-family: var(--sans)
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); }
 td { max-width: 40rem; white-space: normal; }
+.sentence { min-width: 16rem; }
 td, figcaption { overflow-wrap: break-word; }
 figure { margin: 1rem 0; }
+.scrolled { --cover: var(--page); }
 figure img { max-width: 100%; background: #ffffff; }
 @media (max-width: 640px) { figure img { max-width: none; width: 640px; } }
 """
-_BEHIND = re.compile(r"(?<=[_/\\.,:;<>()])(?=\w)(?!(?<=\d[.,])\d)")
+LONG = 40
+"""Letters beyond which a cell is no narrower than a sentence needs."""
+_BEHIND = re.compile(r"(?<=[_/\\.,:;>)])(?=\w)(?!(?<=\d[.,])\d)")
 """Where a name may break: behind a separator."""
 _UNIT = re.compile(r"(?<=\d) (?=%|[nµm]?s\b|[kMGTPE]?(?:B|FLOP)\b)")
 
@@ -67,7 +71,8 @@ def _table(name: str, table: Table) -> str:
         whole = cell(column, row)
         name = short.get(row.get(column.name) or "", whole) if column.name in of_kernels else whole
         hint = f' title="{escape(whole, quote=True)}"' if name != whole else ""
-        return f"<td{hint}>{_breakable(name)}</td>"
+        kind = ' class="sentence"' if len(name) > LONG else ""
+        return f"<td{kind}{hint}>{_breakable(name)}</td>"
 
     rows = ("".join(shown(column, row) for column in columns) for row in table.rows)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
