@@ -113,6 +113,9 @@ def test_advise_names_the_shallow_ring_with_its_interval(folder: Path) -> None:
     said = asked(folder, "advise", "iket.json")
     assert "1. add stages to the ring: saves" in said.out
     assert "no GPU has confirmed them" in said.err
+    first = json.loads(asked(folder, "advise", "iket.json", "--top", "1", "--format", "json").out)
+    assert [row["lever"] for row in first["rows"]] == ["deeper-pipeline"]
+    assert "--top shows more" in " ".join(first["notes"])
 
 
 def test_other_commands_say_what_to_type_for_such_a_file(folder: Path) -> None:
@@ -169,6 +172,8 @@ def test_source_finds_the_lines_with_the_names_of_ranges(folder: Path) -> None:
     lines = {row["range"]: (row["file"], row["line"], row["text"]) for row in found["rows"]}
     assert lines["mma_issue"] == ("src/kernel.py", 2, 'iket.range_push("mma_issue")')
     assert lines["mma_wait"] == (None, None, None)
+    assert len(json.loads(asked(folder, "source", "iket.json", "--source-root", "src", "--top", "2", "--format",
+                                "json").out)["rows"]) == 2  # fmt: skip
     assert asked(folder, "parse", "iket.json", "-o", "lines.parquet", "--source-root", "src").code == 0
     kept = json.loads(asked(folder, "source", "lines.parquet", "--format", "json").out)
     assert {row["range"]: (row["file"], row["line"]) for row in kept["rows"]}["mma_issue"] == ("src/kernel.py", 2)

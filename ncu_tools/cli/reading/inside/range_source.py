@@ -10,7 +10,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.warp_trace_options import warp_trace_options
-from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.cli.reading.inside.in_time import head_of_inside, inside_of_trace, other_launches
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
@@ -31,9 +31,12 @@ COLUMNS = columns(
     "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
     help="Look for the source of the kernel below this folder.",
 )  # fmt: skip
+@top_option("ranges")
 @warp_trace_options
 @format_option
-def command(trace: str, source_root: Path | None, output_format: str, options: WarpTraceOptions) -> None:
+def command(
+    trace: str, source_root: Path | None, top: int | None, output_format: str, options: WarpTraceOptions
+) -> None:
     """Show the lines of source where the ranges of a kernel begin, with their share of the lives of warps.
 
     WARP_TRACE and options are as for kernel --part inside. No format says lines: the first line with the name of a
@@ -69,5 +72,12 @@ def command(trace: str, source_root: Path | None, output_format: str, options: W
         })  # fmt: skip
     said = Note("lines are the first ones with the names of ranges as texts", NoteKind.METHOD)
     extra = {"kernel": found.ranges.launch.kernel, "launch": found.ranges.number}
-    all_notes = [said, *notes, *other_launches(read, found), *found.notes]
-    show(Table("range_lines", COLUMNS, rows, all_notes, extra), output_format, head=head_of_inside(trace, found))
+    most = rows_shown(top, output_format)
+    all_notes = [
+        *hidden_rows(len(rows), most, "more range", "more ranges"),
+        said,
+        *notes,
+        *other_launches(read, found),
+        *found.notes,
+    ]
+    show(Table("range_lines", COLUMNS, rows[:most], all_notes, extra), output_format, head=head_of_inside(trace, found))

@@ -8,7 +8,17 @@ import click
 from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.warp_trace_options import warp_trace_options
-from ncu_tools.cli.options import echo_head, echo_notes, format_option, progress, show, terminal_width
+from ncu_tools.cli.options import (
+    echo_head,
+    echo_notes,
+    format_option,
+    hidden_rows,
+    progress,
+    rows_shown,
+    show,
+    terminal_width,
+    top_option,
+)
 from ncu_tools.cli.reading.inside.in_time import (
     WIDEST,
     beside_option,
@@ -38,9 +48,10 @@ NOT_CONFIRMED = Note(
 @click.argument("trace", metavar="WARP_TRACE")
 @click.argument("name", required=False)
 @beside_option
+@top_option("levers")
 @warp_trace_options
 @format_option
-def command(trace: str, beside: str | None, output_format: str, options: WarpTraceOptions) -> None:
+def command(trace: str, beside: str | None, top: int | None, output_format: str, options: WarpTraceOptions) -> None:
     """Say what can be done about a kernel, from what its warps did: its pipeline, roles, tiles, barriers and starts.
 
     WARP_TRACE and options are as for kernel --part inside. A saving is an interval of the launch's time: a replay of
@@ -59,8 +70,15 @@ def command(trace: str, beside: str | None, output_format: str, options: WarpTra
         found = inside_of_trace(read, options)
         levers = warp_levers(found)
         counted = counters_beside(beside, found)
-    rows = [row_of(one) for one in levers]
-    notes = [*counted, *([NOT_CONFIRMED] if levers else []), *other_launches(read, found), *found.notes]
+    most = rows_shown(top, output_format)
+    rows = [row_of(one) for one in levers[:most]]
+    notes = [
+        *hidden_rows(len(levers), most, "more lever", "more levers"),
+        *counted,
+        *([NOT_CONFIRMED] if levers else []),
+        *other_launches(read, found),
+        *found.notes,
+    ]
     head = head_of_inside(trace, found)
     if output_format != "text":
         columns_shown = SHOWN if output_format == "markdown" else COLUMNS
