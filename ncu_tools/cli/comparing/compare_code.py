@@ -16,7 +16,9 @@ from ncu_tools.cli.comparing.shown_on_github import GITHUB, gate_format_options,
 from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
+    echo_head,
     echo_markdown,
+    echo_notes,
     hidden_rows,
     require_other_output,
     rows_shown,
@@ -143,7 +145,11 @@ def command(
     if output_format == "markdown" and outcomes:
         echo_markdown(table_of_gates(outcomes))
         click.echo()
-    show(table, output_format, head=head)
+    if rows or output_format != "text":
+        show(table, output_format, head=head)
+    else:
+        echo_head(head, output_format)
+        echo_notes(notes)
     if output_format in ("text", "markdown"):
         _show_diff(extra["diff"], output_format)
     if output_format != "markdown":

@@ -88,6 +88,7 @@ class TestCode:
         answer = json.loads(done.stdout)
         assert {row["code_change"] for row in answer["rows"]} == {"same code"}
         assert answer["changes"] == []
+        assert ran("compare", NEW, NEW).stdout.strip() == "kernels.sm_90.cubin: 12 kernels, 12 same code"
 
     def test_that_differs_is_told_with_its_resources_and_classes(self) -> None:
         rows = {row["kernel"]: row for row in json.loads(ran("compare", OLD, NEW, "--format", "json").stdout)["rows"]}

@@ -102,7 +102,11 @@ def command(
     ]
     architectures = sorted(filter(None, wanted.architectures))
     head = _head(run, (counted(wanted.count, "kernel", "kernels"), *architectures))
-    show(Table("binary", COLUMNS, rows, notes, _extra(reading), MORE), output_format, head=head)
+    if rows or output_format != "text":
+        show(Table("binary", COLUMNS, rows, notes, _extra(reading), MORE), output_format, head=head)
+        return
+    echo_head(head, output_format)
+    echo_notes(notes)
 
 
 def _head(run: str, facts: Iterable[str]) -> Any:
