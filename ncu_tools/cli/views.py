@@ -155,9 +155,12 @@ class Verb(click.Command):
                     formatter.write_dl(rows)
 
     def _where_it_is(self, option: str, chosen: View | None) -> str:
-        """The other table of this verb that has an option missing from the chosen one; "" if none."""
+        """The other table of this verb that has an option missing from the chosen one; "" if none.
+
+        A view that the arguments choose, as the kind of a file does, is no matter of words.
+        """
         having = [one.typed for one in self.views if one is not chosen and _has(one.command, option)]
-        if chosen is not None and _has(self, option):
+        if chosen is not None and (_has(self, option) or (having and chosen.typed.isupper())):
             return f"It does not go with {chosen.typed}."
         return f"It goes with: {' or '.join(f'{self.name} {one}' for one in having)}." if having else ""
 

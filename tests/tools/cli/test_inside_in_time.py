@@ -121,6 +121,7 @@ def test_advise_names_the_shallow_ring_with_its_interval(folder: Path) -> None:
 def test_other_commands_say_what_to_type_for_such_a_file(folder: Path) -> None:
     for name in ("iket.json", "buffer.bin", "proton.json"):
         assert "--part inside" in asked(folder, "hotspots", name).err
+    assert "It does not go with WARP_TRACE." in asked(folder, "report", "iket.json", "--format", "digest").err
 
 
 @pytest.mark.parametrize("width", one_in(3, ["80", "120", "160"]))
