@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from ncu_launch.profilers.installed_tools import Gpu
 
 from ncu_tools.pytest_plugin.baselines import FOLDER
 from ncu_tools.pytest_plugin.measured import BY_EVENTS, KernelProfile
+from tests.conftest import ROOT
 from tests.support.installed import needs_torch
 from tests.support.plugin_here import Ran, plugin_words, runner
 from tests.tools.cli.test_cli import PYTHONPATH
@@ -289,3 +291,14 @@ def test_workers_of_xdist_write_one_file(pytester: pytest.Pytester, monkeypatch:
     done = pytester.runpytest_subprocess(*words)
     done.assert_outcomes(passed=24)
     assert len([line for line in done.outlines if "  flops 2 FLOP" in line]) == 24
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("no_gpu")
+@needs_torch
+def test_the_example_of_the_page_runs_on_a_cpu(ran: Ran, pytester: pytest.Pytester) -> None:
+    page = (ROOT / "docs" / "pytest.md").read_text("utf-8")
+    (block,) = re.findall(r"^```python\n# test_softmax.py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    pytester.makepyfile(my_kernels="import torch\n\ndef softmax(x):\n    return torch.softmax(x, -1)\n")
+    pytester.makepyfile(test_softmax=block.replace('"cuda"', '"cpu"'))
+    ran("--ncu-bench-cpu", "--ncu-bench-update").assert_outcomes(passed=2)
