@@ -148,7 +148,7 @@ def held(gate: CodeGate, pairs: Sequence[CodePair], waivers: Iterable[Waiver], t
 def _judged(gate: CodeGate, pair: CodePair) -> tuple[str, str]:
     if gate.measure == CODE:
         if pair.change is CodeChange.BYTES_DIFFER:
-            return NOT_EVALUATED, "bytes differ, and nothing here reads instructions: pip install triton for nvdisasm"
+            return NOT_EVALUATED, "bytes differ, and its instructions were not read"
         return (PASSED if pair.change is CodeChange.SAME else TRIPPED), pair.change.value
     if pair.base is None or pair.new is None:
         return "", f"is {pair.change.value}"  # no change of a measure: counted apart

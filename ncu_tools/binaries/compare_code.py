@@ -24,6 +24,8 @@ from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
 
 _HASHES = re.compile(r"(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}(_\d+_\w+?_)[0-9a-f]{8}(?:_\d+)?")
 """What a compiler puts into the names of unnamed namespaces and of files, other in each build."""
+MOST_DISASSEMBLED = 2000
+"""Pairs of kernels whose instructions are compared, some six minutes: a library of PyTorch has 144,640."""
 SHOWN_AROUND = 2
 """Unchanged instructions that a diff shows on each side of a change."""
 
@@ -44,7 +46,7 @@ class CodePair:
 
     `by_kind` are instructions by kind in the base and the new build.
 
-    `BYTES_DIFFER` means that nothing here can read instructions, so that only registers may have been renumbered.
+    `BYTES_DIFFER` means that instructions were not read, so that only registers may have been renumbered.
     """
 
     either: FoundKernel
@@ -111,7 +113,11 @@ MEASURES: dict[str, Callable[[KernelResources], float | None]] = {
 
 
 def compared_code(base: Sequence[FoundKernel], new: Sequence[FoundKernel]) -> Iterator[CodePair]:
-    """Every kernel of two builds, matched, in the order of the base; new ones follow."""
+    """Every kernel of two builds, matched, in the order of the base; new ones follow.
+
+    Of more than `MOST_DISASSEMBLED` whose bytes differ, the instructions of the first ones are compared.
+    """
+    left = MOST_DISASSEMBLED
     for one, other in matched(base, new):
         if other is None and one is not None:
             yield CodePair(one, one, None, CodeChange.GONE)
@@ -121,8 +127,11 @@ def compared_code(base: Sequence[FoundKernel], new: Sequence[FoundKernel]) -> It
             continue
         elif one.resources.code_digest and one.resources.code_digest == other.resources.code_digest:
             yield CodePair(other, one, other, CodeChange.SAME)
-        else:
+        elif left:
+            left -= 1
             yield _by_instructions(one, other)
+        else:
+            yield CodePair(other, one, other, CodeChange.BYTES_DIFFER)
 
 
 def _by_instructions(base: FoundKernel, new: FoundKernel) -> CodePair:

@@ -212,11 +212,16 @@ def _kinds(pair: CodePair) -> str | None:
 
 
 def _unread(pairs: Sequence[CodePair]) -> Iterator[str]:
-    from ncu_tools.binaries.compare_code import CodeChange
-    from ncu_tools.binaries.kernel_listing import needs_disassembler
+    from ncu_tools.binaries.compare_code import MOST_DISASSEMBLED, CodeChange
+    from ncu_tools.binaries.kernel_listing import has_disassembler, needs_disassembler
 
-    if any(one.change is CodeChange.BYTES_DIFFER and not one.either.closed_library for one in pairs):
+    unread = [one for one in pairs if one.change is CodeChange.BYTES_DIFFER and not one.either.closed_library]
+    if unread and not has_disassembler():
         yield needs_disassembler("Whether code whose bytes differ is the same").paragraph
+    elif unread:
+        count = counted(len(unread), "kernel whose bytes differ was", "kernels whose bytes differ were")
+        most = f"at most {MOST_DISASSEMBLED:,} are, so choose with --arch or --kernel; or nvdisasm failed"
+        yield f"{count} not disassembled: {most}"
 
 
 # ------------------------------------------------------------------------------------------------ the diff of a kernel

@@ -113,6 +113,15 @@ class TestCode:
         (found,) = compared_code([one], [other])
         assert found.change is CodeChange.SAME
 
+    def test_of_more_kernels_than_are_disassembled_differs_in_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from ncu_tools.binaries import compare_code
+
+        monkeypatch.setattr(compare_code, "MOST_DISASSEMBLED", 1)
+        done = ran("compare", OLD, NEW, "--fail-on", "code")
+        assert done.exit_code == 3
+        assert "1 changed, 1 bytes differ" in done.stdout
+        assert "1 kernel whose bytes differ was not disassembled" in done.stderr
+
     def test_the_gravest_change_is_said_first(self) -> None:
         assert "first: crowded: spills 0 -> 520 bytes" in ran("compare", OLD, NEW).stdout
 
