@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from ncu_launch.bench.point_outcomes import OK
@@ -67,7 +68,8 @@ class PointSeries:
     """`ys` against `x`: `rows` have both by name, the values that separate series in `by`, and the outcome of the
     point.
 
-    `latency_low_ns` and `latency_high_ns` are the interval of `latency_mean_ns`.
+    `latency_low_ns` and `latency_high_ns` are the interval of `latency_mean_ns`. `alike` says what all measured points
+    have in common: model, batch, phase, type and device, as far as these separate no series.
     """
 
     x: SeriesQuantity
@@ -75,6 +77,7 @@ class PointSeries:
     by: list[str]
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
+    alike: list[str] = field(default_factory=list)
 
     def lines(self) -> dict[str, list[Row]]:
         """The points with an x, by the name of their series, sorted by x."""
@@ -165,7 +168,18 @@ def point_series(paths: Sequence[str], x: str, ys: Sequence[str], by: Sequence[s
     separating = separating or _differing(points, names)
     rows = [_cells(points, row, across, up, separating) for row in points.rows]
     rows.sort(key=lambda row: [_rank(row[name]) for name in (*separating, across.name)])
-    return PointSeries(across, up, separating, rows, _notes(points, across, up, separating))
+    taken = {*names, *separating}
+    return PointSeries(across, up, separating, rows, _notes(points, across, up, separating), _alike(points, taken))
+
+
+def _alike(points: SeriesPoints, taken: Iterable[str]) -> list[str]:
+    titles = {"target": "", "batch_size": "batch ", "phase": "", "dtype": "", "device_name": ""}
+    values = {name: {row.get(name) for row in points.rows if row["outcome"] == OK} for name in titles}
+    return [
+        f"{titles[name]}{PurePath(str(one)).name if name == 'target' else one}"
+        for name, (one, *others) in ((name, tuple(found)) for name, found in values.items() if found)
+        if not others and one is not None and name not in taken
+    ]
 
 
 def _differing(points: SeriesPoints, taken: Iterable[str]) -> list[str]:

@@ -35,7 +35,10 @@ OUTCOME = columns("outcome reason")
 )  # fmt: skip
 @list_option("--by", metavar="COLUMN,...", help="A series for each value of these; if not given, of all that differs.")
 @click.option("-o", "--output", type=FILE, help="Draw to this .svg, .png or .pdf file.")
-@click.option("--title", default="", help="A title for the picture.")
+@click.option(
+    "--title",
+    help="Title of the picture; by default model, batch, phase and device of all points; an empty one leaves it out.",
+)
 @format_option
 def command(
     runs: tuple[str, ...],
@@ -43,7 +46,7 @@ def command(
     up: tuple[str, ...],
     by: tuple[str, ...],
     output: Path | None,
-    title: str,
+    title: str | None,
     output_format: str,
 ) -> None:
     """Show quantities of points against one of them: any columns of a sweep, or of a profile of several points.
@@ -79,7 +82,7 @@ def _table(found: PointSeries, notes: list[str], output_format: str) -> Table:
     return Table("series", (*by, *quantities, *interval, *OUTCOME), found.rows, notes, drawn)
 
 
-def _drawn(found: PointSeries, output: Path, title: str) -> list[str]:
+def _drawn(found: PointSeries, output: Path, title: str | None) -> list[str]:
     """Draw the picture; returns notes."""
     from ncu_tools.report.plot.series_plot import draw_series
 

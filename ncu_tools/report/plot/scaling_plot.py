@@ -51,6 +51,8 @@ def draw_scaling(
         down = -(-len(panels) // across)
         figure = Figure(figsize=(4.6 * across, 3.7 * down + LEGEND_LINE * _longest_legend(series) * down))
         figure.set_layout_engine("constrained")
+        if title:
+            figure.suptitle(printable(title), fontsize=10, x=0.01, ha="left", parse_math=False)
         plots = list(figure.subplots(down, across, squeeze=False).flat)
         for plot, panel in zip(plots, panels, strict=False):
             panel(plot)

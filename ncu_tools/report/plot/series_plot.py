@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LOG_FROM = 10.0
 """Ratio of the greatest to the least value above which an axis is logarithmic."""
+DECADES = 1000.0
+"""The same ratio below which such an axis has ticks between its powers of ten."""
 MOST_TICKS = 12
 WIDTH, PANEL, LEGEND_LINE = 6.4, 2.6, 0.17
 """Sizes in inches: width of the picture, height of a panel, height of a line of the legend."""
@@ -23,9 +25,17 @@ WIDTH, PANEL, LEGEND_LINE = 6.4, 2.6, 0.17
 Row = dict[str, Any]
 
 
-def draw_series(series: PointSeries, file_format: str, *, title: str = "") -> bytes | None:
-    """The picture as bytes of `file_format` (svg, png or pdf); None if no point has both quantities."""
-    lines = series.lines()
+def draw_series(series: PointSeries, file_format: str, *, title: str | None = None) -> bytes | None:
+    """The picture as bytes of `file_format` (svg, png or pdf); None if no point has both quantities.
+
+    Its title is by default what all points have in common; an empty one leaves it out.
+    """
+    lines = {
+        words: rows
+        for words, rows in series.lines().items()
+        if any(row[y.name] is not None for row in rows for y in series.ys)
+    }
+    title = printable(", ".join(series.alike) if title is None else title)
     drawn = [y for y in series.ys if any(row[y.name] is not None for rows in lines.values() for row in rows)]
     if not drawn:
         return None
@@ -34,6 +44,8 @@ def draw_series(series: PointSeries, file_format: str, *, title: str = "") -> by
 
         figure = Figure(figsize=(WIDTH, PANEL * len(drawn) + LEGEND_LINE * len(lines) + 0.4))
         figure.set_layout_engine("constrained")
+        if title:
+            figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
         panels = list(figure.subplots(len(drawn), 1, squeeze=False, sharex=True).flat)
         for panel, y in zip(panels, drawn, strict=True):
             _panel(panel, series.x, y, lines)
@@ -59,8 +71,13 @@ def _panel(panel: Axes, x: SeriesQuantity, y: SeriesQuantity, lines: dict[str, l
     panel.set_title(printable(y.title), loc="left", fontsize=9, parse_math=False)
     panel.grid(True, which="major", color=LIGHT.grid, linewidth=0.7)
     panel.set_axisbelow(True)
-    if is_logarithmic(row[y.name] for rows in lines.values() for row in rows):
+    values = [row[y.name] for rows in lines.values() for row in rows if row[y.name] is not None]
+    if is_logarithmic(values):
+        from matplotlib.ticker import LogLocator
+
         panel.set_yscale("log")
+        if max(values) < DECADES * min(values):
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter(lambda value, _: FORMATS[y.kind](value))
     panel.yaxis.set_minor_formatter(lambda value, _: "")
     if x.kind != "text" and is_logarithmic(places):

@@ -137,6 +137,14 @@ class TestThePicture:
         assert picture is not None
         assert draw_series(found, "svg") == picture  # nothing of it changes by itself
         assert list(found.lines()) == ["a", "b"]
+        titled = "<!-- " + ", ".join(found.alike) + " -->"
+        assert len(found.alike) > 1
+        assert titled in picture.decode()
+        assert titled not in (draw_series(found, "svg", title="") or b"").decode()
+        for failed in (one for one in found.rows if one["kind"] == "b"):
+            failed["time"] = failed["flops"] = None
+        assert "<!-- b -->" not in (draw_series(found, "svg") or b"").decode()
+        assert "<!-- b -->" in picture.decode()
 
     def test_is_none_without_a_point(self, tmp_path: Path) -> None:
         path = made(tmp_path / "s", row(1, latency=None), row(2))
