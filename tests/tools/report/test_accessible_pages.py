@@ -6,6 +6,7 @@ ResizeObserver, are found as the window changes.
 
 from __future__ import annotations
 
+import shutil
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ PAGES = {
     "two runs": [H100 / "resnet18-raw-base.csv", H100 / "resnet18-raw-scaled.csv"],
     "a kernel with its source": [H100 / "conflicts.ncu-rep"],
     "a recording": None,
+    "two recordings": None,
 }
 FAULTS = """async () => {
   document.querySelectorAll("details").forEach((one) => (one.open = true));
@@ -44,7 +46,8 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The address of a page of each kind."""
     folder: Path = tmp_path_factory.mktemp("page")
     reports = PAGES[request.param]
-    names = [trace(folder)] if reports is None else list(map(str, reports))
+    recordings = [trace(folder), str(shutil.copy(trace(folder), folder / "again.json"))]
+    names = recordings[: 1 + ("two" in request.param)] if reports is None else list(map(str, reports))
     assert ran("report", *names, "-o", str(folder / "page.html")).exit_code == 0
     return (folder / "page.html").as_uri()
 

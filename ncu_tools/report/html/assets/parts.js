@@ -95,7 +95,8 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
 
   function rowOf(row, columns) {
     const cells = columns.map((name) => {
-      const cell = element("td", { class: name }, has(row, name) ? row[at.get(name)] : null);
+      const words = has(row, name) ? row[at.get(name)] : "";
+      const cell = element("td", { class: name }, ...(name === "against" ? breakable(words) : [words]));
       if (name === "value" && has(row, "share")) drawShare(cell, row[at.get("share")]);
       return cell;
     });

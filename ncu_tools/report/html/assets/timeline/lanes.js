@@ -4,7 +4,7 @@
 
 // Pixels; labels are narrow where a window is.
 const LANES = { label: 172, narrow: 104, right: 14, axis: 34, heading: 24, lane: 20, between: 4 };
-const WORDS = { least: 40, perLetter: 6.1 };
+const WORDS = { least: 40, perLetter: 6.6 };
 const CLOSEST_NS = 100;
 const MOST_DRAWN = 2000;
 const LONGEST_GAPS = "longest gaps";
