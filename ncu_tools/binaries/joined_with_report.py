@@ -6,6 +6,7 @@ Whether it ran this very code is known where the report carries its cubin.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +23,14 @@ from ncu_tools.advice.situation.code_facts import facts_of_opcodes
 from ncu_tools.binaries.code_names import code_path, full_code_name, readable_code_name
 from ncu_tools.binaries.occupancy_of_code import LEAST_REGISTERS, occupancy_for, sm_of
 from ncu_tools.binaries.static_facts import StaticFacts
-from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters, is_bare, normalised_name
+from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters, is_bare
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.view.occupancy import WARP
 from ncu_tools.numbers.number_format import FORMATS, percent
 from ncu_tools.runs.loading import load_only
 
 OPCODES_SHOWN = 10
+_RESULT = re.compile(r"\bvoid (?=[\w(])")
 Row = dict[str, Any]
 
 
@@ -64,7 +66,7 @@ def joined(kernel: KernelResources, report: str, facts: StaticFacts | None) -> J
 def _launches_of(kernel: KernelResources, report: str) -> _Launches:
     table = load_only(report, None).table
     names = tables.words(table, "kernel_name")
-    chosen = np.array([_is_of(kernel.name, name or "") for name in names], bool)
+    chosen = np.array([is_launch_of(kernel.name, name or "") for name in names], bool)
     digests, architectures = set[str](), set[str]()
     sources = find_sources([report])
     if len(sources) == 1 and is_binary_report(sources[0]):
@@ -84,11 +86,16 @@ def _launches_of(kernel: KernelResources, report: str) -> _Launches:
     return _Launches(table.filter(pa.array(chosen)), frozenset(digests), frozenset(architectures))
 
 
-def _is_of(mangled: str, name: str) -> bool:
+def is_launch_of(mangled: str, name: str) -> bool:
     """True if a report's name of a launch is that of the kernel, as far as it goes: parameters do not count."""
     if is_bare(name):
         return name in (mangled, code_path(mangled), code_path(mangled).rpartition("::")[2])
-    return drop_parameters(name) == normalised_name(full_code_name(mangled))
+    return _without_results(name) == _without_results(full_code_name(mangled))
+
+
+def _without_results(name: str) -> str:
+    """A name without parameters, and without the results of functions in its template arguments, which ncu writes."""
+    return _RESULT.sub("", drop_parameters(name))
 
 
 def _about_code(kernel: KernelResources, launches: _Launches) -> str:

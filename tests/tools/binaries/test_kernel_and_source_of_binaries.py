@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 from ncu_parsers.binaries.code_files import CodeReading, kernels_in
+from ncu_parsers.binaries.code_of_report import launched_kernels
 from ncu_parsers.ncu_rep import code_in
 from ncu_parsers.sources.sources import Source
 
-from ncu_tools.binaries.joined_with_report import joined
+from ncu_tools.binaries.joined_with_report import is_launch_of, joined
 from tests.conftest import SAMPLES
 from tests.support.kept_sass import BINARIES, use_kept_sass, use_no_disassembler
 from tests.support.ran import ran
+from tests.support.reports import needs_shared_reports, reports_with_code, table_of
 
 CUBIN = str(BINARIES / "kernels.sm_90.cubin")
 
@@ -201,3 +203,31 @@ class TestWithAReport:
 
     def test_of_several_kernels_is_refused(self) -> None:
         assert ran("kernel", CUBIN, "--with", self.REPORT).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name", "is_one"),
+    [
+        ("_Z4gemmILi128ELb0EEvPfS0_", "void gemm<(int)128, (bool)0>(float *, float *)", True),
+        ("_Z4gemmILi128ELb0EEvPfS0_", "void gemm<(int)64, (bool)0>(float *, float *)", False),
+        ("_Z15testInnerStructPK10innerArrayPS_j", "testInnerStruct(const innerArray *, innerArray *, unsigned int)", True),
+        ("_ZN1a4copyIfEEvPT_", "a::copy", True), ("_ZN1a4copyIfEEvPT_", "copy", True), ("_ZN1a4copyIfEEvPT_", "cop", False),
+        ("softmax", "softmax", True),
+    ],
+)  # fmt: skip
+def test_a_launch_is_known_by_its_name_in_the_spelling_of_ncu(mangled: str, name: str, is_one: bool) -> None:
+    assert is_launch_of(mangled, name) is is_one
+
+
+@pytest.mark.nightly
+@needs_shared_reports
+def test_mangled_names_of_real_reports_stand_for_those_that_ncu_wrote() -> None:
+    pairs = set[tuple[str, str]]()
+    for report in reports_with_code():
+        table = table_of(report)
+        assert table is not None, report.name
+        names = table["kernel_name"].to_pylist()
+        pairs |= {(one.mangled, name) for one, name in zip(launched_kernels(Source(str(report))), names, strict=True)}
+    other = {mangled for mangled, name in pairs if mangled.startswith("_Z") and not is_launch_of(mangled, name)}
+    assert len(pairs) >= 100
+    assert len(other) <= 1  # ncu writes parameters of a lambda by the number of its template argument
