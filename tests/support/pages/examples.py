@@ -25,17 +25,18 @@ from tests.support.warp_pipelines import Kernel, simulated
 from tests.tools.kernels.test_sampled_gpus import timeline
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NOT_RUN = {
-    "ncu-bench bench resnet50 --on cuda --batch-size 1,8,64 --power": "a GPU",
-    "ncu-bench profile --tool nsys --power -- python train.py": "a GPU that nsys records",
-    "ncu-bench profile --tool nsys --gpu-metrics -- python train.py": "a GPU that nsys records",
-    "ncu-bench profile --tool nsys -- python train.py": "a GPU that nsys records",
-    "ncu-bench profile --budget 60s -- python train.py": "a GPU that nsys records",
-    "ncu-bench profile resnet18 --tool torch --metrics dram,sm": "a GPU that PyTorch samples",
-    "ncu-bench profile --nproc 4 -- train.py": "a GPU for ranks; those on a CPU are in tests/whole/test_ranks.py",
-}
-"""Commands that no test runs -> what they need. Their words are parsed all the same, as those of every command."""
+PLANNED = (
+    "ncu-bench profile --tool nsys --power -- python train.py",
+    "ncu-bench profile --tool nsys --gpu-metrics -- python train.py",
+    "ncu-bench profile --tool nsys -- python train.py",
+    "ncu-bench profile --budget 60s -- python train.py",
+    "ncu-bench profile resnet18 --tool torch --metrics dram,sm",
+    "ncu-bench profile --nproc 4 -- train.py",
+)
+"""Commands that record a GPU, or ranks on several: a test runs them with --dry-run, up to the programs that they start."""
 STAND_INS = {
+    "resnet50 --on cuda --batch-size 1,8,64 --power": "squeezenet1_1 --on cpu --batch-size 1,2",
+    "--tool nsys --power": "--tool nsys",
     "resnet50 vit_b_16": "resnet18 squeezenet1_1",
     "--batch-size 1,8,32": "--batch-size 1,2",
     "hf:llama-3.2-1b": "hf:gpt2",
