@@ -61,7 +61,7 @@ def demangled(mangled: str) -> str | None:
     if not mangled.startswith("_Z") or len(mangled) > LONGEST_MANGLED:
         return None
     for read in (_Reader.encoding, _Reader.name):
-        with suppress(_Unread, IndexError):
+        with suppress(ValueError, IndexError, RecursionError):  # also numbers without end, and packs in packs
             reader = _Reader(mangled)
             name = read(reader)
             return f"void {name}" if reader.is_template or name.endswith(">") else name

@@ -214,6 +214,13 @@ def test_a_name_that_doubles_with_each_substitution_is_not_written() -> None:
     assert demangled(f"_Z1k1aIiE{pairs}") == "k"
 
 
+@pytest.mark.parametrize(
+    "mangled", ["_Z" + "9" * 5000 + "k", "_Z1kI" + "J" * 5000, "_Z" * 5000, "_Z" + "Z" * 5000, "_Z" + "1aB" * 5000]
+)
+def test_a_name_that_nests_without_end_is_left_as_it_is(mangled: str) -> None:
+    assert demangled(mangled) in (None, "k")
+
+
 @given(st.text(alphabet="_ZNKSTUJXLPIEFDlav0123456789k", max_size=80))
 def test_any_text_has_a_name(text: str) -> None:
     assert readable_code_name(text) or not text
