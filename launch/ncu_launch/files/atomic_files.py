@@ -45,7 +45,10 @@ def temporary_folder() -> Iterator[Path]:
     import shutil
     import tempfile  # slow to import, like shutil
 
-    folder = Path(tempfile.gettempdir()) / f"ncu-bench-{os.urandom(8).hex()}"
+    # gettempdir() tries each place with a file of its own, which Ctrl-C may leave, too.
+    named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
+    known = (place for place in (*named, "/tmp") if place and os.access(place, os.W_OK | os.X_OK))  # noqa: S108
+    folder = Path(next(known, None) or tempfile.gettempdir()) / f"ncu-bench-{os.urandom(8).hex()}"
     try:
         folder.mkdir(mode=0o700)
         yield folder

@@ -92,7 +92,7 @@ def test_ctrl_c_as_soon_as_something_temporary_is_there_leaves_nothing(
         monkeypatch.setattr(owner, name, makes)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(owner, name, stops)
     with pytest.raises(KeyboardInterrupt), temporary_folder() if is_folder else replacing(tmp_path / "page.html"):
         pass
