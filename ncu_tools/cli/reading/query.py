@@ -43,9 +43,10 @@ def command(run: str, sql: str, machine: Machine | None, output_format: str, onl
 
     The tables are launches, a row per launch with its category and every metric of the report under its name, and
     kernels, a row per kernel name with its category and what bounds it, rules, a row per message of NVIDIA's rules, and
-    metrics, what is known of each metric; of a sweep of ncu-bench bench there is points, a row per point. Units are in
-    the names; NULL is unknown and shown as nothing. Names with dots take double quotes. A query reads these tables and
-    nothing else: no files, no network, no changes.
+    metrics, what is known of each metric; of a sweep of ncu-bench bench there is points, a row per point; of a trace
+    from inside kernels there is ranges, a row per range of a warp. Units are in the names; NULL is unknown and shown as
+    nothing. Names with dots take double quotes. A query reads these tables and nothing else: no files, no network, no
+    changes.
 
     \b
     Example:
@@ -57,10 +58,13 @@ def command(run: str, sql: str, machine: Machine | None, output_format: str, onl
       ncu-bench query report.ncu-rep "SELECT metric, unit, description FROM metrics WHERE in_run"
       ncu-bench query sweep "SELECT target, batch_size, latency_mean_ns, throughput FROM points WHERE outcome = 'ok'"
     """
+    from ncu_parsers.parse.warp_trace_files import is_warp_trace
+
     from ncu_tools.bench.bench_runs import is_bench
     from ncu_tools.runs.sql_query import query
 
-    tables, notes = _points(run, machine, only) if is_bench(run) else _of_launches(run, machine, only)
+    read = _points if is_bench(run) else _ranges if is_warp_trace(run) else _of_launches
+    tables, notes = read(run, machine, only)
     answer = query(sql, tables)
     columns = [_column(name, number) for name, number in zip(answer.columns, answer.numbers, strict=True)]
     nested = output_format == "json"
@@ -102,6 +106,26 @@ def _points(run: str, machine: Machine | None, only: Selection | None) -> tuple[
             advice="Leave out --machine, or draw it: ncu-bench roofline",
         )
     return {"points": held_in_memory(points_of(run))}, load_bench(run).notes
+
+
+def _ranges(trace: str, machine: Machine | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
+    """The table of a trace from inside kernels, and its notes."""
+    import pyarrow as pa
+    from ncu_parsers.parse.warp_trace_files import read_warp_trace
+    from ncu_parsers.schema.warp_range_table import schema
+    from ncu_parsers.warp_ranges.trace_table import tables_of
+
+    from ncu_tools.runs.sql_query import held_in_memory
+
+    if only is not None or machine is not None:
+        raise WrongUsage(
+            f"{trace} holds ranges of warps, which have no ceilings and are not selected as launches are.",
+            advice="Choose ranges in SQL: WHERE launch = 0 AND role = 'mma'",
+        )
+    with progress("Reading"):
+        found, lines = read_warp_trace(trace)
+        table = pa.concat_tables([schema().empty_table(), *tables_of(found, lines)], promote_options="permissive")
+    return {"ranges": held_in_memory(table)}, [*found.damage, *found.notes]
 
 
 def _launches(run: Run) -> tuple[QueryTable, list[str]]:

@@ -55,6 +55,18 @@ def test_the_first_lines_say_who_works_who_waits_and_how_deep_the_ring_is(folder
     assert "median block" in said
 
 
+def test_sql_sums_the_ranges_of_a_trace_and_of_its_parquet_alike(folder: Path) -> None:
+    pytest.importorskip("duckdb", reason="duckdb is not installed (pip install '.[query]')")
+    asked(folder, "parse", "iket.json", "-o", "ranges.parquet")
+    sql = "SELECT range, count(*) AS times FROM ranges WHERE kind = 'range' GROUP BY ALL ORDER BY 1"
+    found = [
+        asked(folder, "query", name, sql, "--format", "json").json()["rows"] for name in ("iket.json", "ranges.parquet")
+    ]
+    assert found[0] == found[1]
+    assert {row["range"] for row in found[0]} >= {"mma_wait", "tma_issue"}
+    assert "WHERE launch = 0" in asked(folder, "query", "iket.json", sql, "--machine", "h100-sxm").err
+
+
 @pytest.mark.parametrize("output_format", one_in(3, ["json", "csv", "markdown"]))
 def test_every_form_is_written_and_json_follows_its_schema(folder: Path, output_format: str) -> None:
     for words in (["kernel", "iket.json", "--part", "inside"], ["advise", "iket.json"]):
