@@ -1,7 +1,8 @@
 """Time and memory of ten million records from inside a kernel: python -m benchmarks.warp_ranges [--records 10000000].
 
-A warp-specialised kernel is simulated on 132 SMs, and written as a buffer of 64-bit records and as run-iket's JSON.
-Each is read to Parquet and asked for who waits for whom, in processes of their own with the default memory limit.
+A warp-specialised kernel is simulated on 132 SMs, and written as a buffer of 64-bit records, as run-iket's JSON and as
+Proton's Chrome trace. Each is read to Parquet and asked for who waits for whom, in processes of their own with the
+default memory limit.
 """
 
 from __future__ import annotations
@@ -88,6 +89,30 @@ def write_iket(path: Path, starts: Times, ends: Times) -> None:
         file.write(f'],"warpLifetimes":[]}}],"locationTable":[{",".join(places)}],"stringTable":[{names}]}}')
 
 
+def write_proton(path: Path, starts: Times, ends: Times) -> None:
+    """A Chrome trace as Proton's instrumentation writes it: cycles as us, a block as a process."""
+    event = (
+        '{{"args":{{"Kernel Gap":"1000000cycle(ns)","Unit":"GPU cycle"}},"cat":"gemm","cname":"good","dur":{:.3f},'
+        '"name":"{}","ph":"X","pid":"gemm Core{} CTA{} [measure in clock cycle (assume 1GHz)]",'
+        '"tid":"warp {} (line 0)","ts":{:.3f}}}'
+    )
+    columns = [(0, 0), (1, 0), *((2, 1 + one) for one in range(CONSUMERS)), *((3, 1 + one) for one in range(CONSUMERS))]
+    with path.open("w", encoding="ascii") as file:
+        file.write('{"displayTimeUnit":"us","traceEvents":[')
+        for block in range(BLOCKS):
+            file.write("," if block else "")
+            begun = int(starts[0, block].min())
+            times = zip(
+                ((starts[:, block] - begun) / 1000).tolist(), ((ends[:, block] - begun) / 1000).tolist(), strict=True
+            )
+            file.write(",".join(
+                event.format(end - start, NAMES[name], block, block, warp, start)
+                for begins, stops in times
+                for (name, warp), start, end in zip(columns, begins, stops, strict=True)
+            ))  # fmt: skip
+        file.write("]}")
+
+
 def measured(*words: str) -> tuple[float, int, int]:
     """Seconds, peak bytes and exit code of a command in a process of its own."""
     begin = time.monotonic()
@@ -99,14 +124,20 @@ def measured(*words: str) -> tuple[float, int, int]:
 
 
 def main() -> None:
-    """Make both files, and measure three commands on each."""
+    """Make the files, and measure three commands on each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000_000)
-    records = parser.parse_args().records
+    parser.add_argument("--only", default="", help="the file with this in its name")
+    asked = parser.parse_args()
+    records, files = asked.records, (
+        (write_buffer, "buffer.bin", 2), (write_iket, "iket.json", 1), (write_proton, "proton.json", 1)
+    )  # fmt: skip
     with TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
         folder = Path(name)
         ranges = BLOCKS * (2 + 2 * CONSUMERS)
-        for write, file, sides in ((write_buffer, "buffer.bin", 2), (write_iket, "iket.json", 1)):
+        for write, file, sides in files:
+            if asked.only not in file:
+                continue
             starts, ends = kernel(records // (ranges * sides))
             write(folder / file, starts, ends)
             megabytes = (folder / file).stat().st_size / 1e6
