@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from tests.conftest import ROOT, SAMPLES
 from tests.support.faults import MODEL
+from tests.support.timelines import KERNELS, database, kernel
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 FULL, KILL, INTERRUPT = "full", "kill", "interrupt"
@@ -69,6 +70,12 @@ def _runs(folder: Path) -> None:
                        env={**os.environ, "PYTHONPATH": PYTHONPATH})  # fmt: skip
 
 
+def _timeline(folder: Path) -> None:
+    """A timeline of one kernel, and an old output."""
+    database(folder / "t.sqlite", {KERNELS: [kernel(10, 1)]}, ["gemm"])
+    (folder / "j.parquet").write_bytes(b"what was there\n")
+
+
 def _log(folder: Path) -> None:
     """A log with a change."""
     subprocess.run([*PROGRAM, "advise", CONFLICTS, "--against", CONFLICTS, "--log", "changes.md"], check=True, cwd=folder,
@@ -88,7 +95,7 @@ WRITERS = (
     Writer("roofline", ("roofline", RAW, "-o", "r.svg"), ("r.svg",), _old_output("r.svg")),
     Writer("history", ("history", "runs", "-o", "h.html"), ("h.html",), _runs),
     Writer("log", ("advise", CONFLICTS, "--against", CONFLICTS, "--log", "changes.md"), ("changes.md",), _log, appends=True),
-    Writer("join", ("join", RAW, RAW, "-o", "j.parquet"), ("j.parquet",), _old_output("j.parquet")),
+    Writer("join", ("parse", RAW, "--times", "t.sqlite", "-o", "j.parquet", "--anyway"), ("j.parquet",), _timeline),
     Writer(
         "profile", ("profile", "model.py:make", "--tool", "operators", "--phase", "forward", "-o", "out"), ("out",), _model,
         is_folder=True,
