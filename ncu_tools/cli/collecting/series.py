@@ -39,6 +39,10 @@ OUTCOME = columns("outcome reason")
     "--title",
     help="Title of the picture; by default model, batch, phase and device of all points; an empty one leaves it out.",
 )
+@click.option(
+    "--size", metavar="SIZE",
+    help="Size of the picture, as of roofline: column (of a paper), page, slide, WIDTHxHEIGHT in inches, 18x12cm.",
+)  # fmt: skip
 @format_option
 def command(
     runs: tuple[str, ...],
@@ -47,6 +51,7 @@ def command(
     by: tuple[str, ...],
     output: Path | None,
     title: str | None,
+    size: str | None,
     output_format: str,
 ) -> None:
     """Show quantities of points against one of them: any columns of a sweep, or of a profile of several points.
@@ -62,10 +67,12 @@ def command(
     """
     from ncu_tools.bench.point_series import point_series
     from ncu_tools.report.head import Head
+    from ncu_tools.report.plot.page_size import size_of
 
     format_of(output)
+    inches = size_of(size) if size is not None else None
     found = point_series(runs, across, up, by)
-    notes = [*found.notes, *(_drawn(found, output, title) if output is not None else [])]
+    notes = [*found.notes, *(_drawn(found, output, title, inches) if output is not None else [])]
     head = Head(runs, more=(counted(len(found.rows), "point", "points"),))
     show(_table(found, notes, output_format), output_format, head=head)
 
@@ -82,9 +89,9 @@ def _table(found: PointSeries, notes: list[str], output_format: str) -> Table:
     return Table("series", (*by, *quantities, *interval, *OUTCOME), found.rows, notes, drawn)
 
 
-def _drawn(found: PointSeries, output: Path, title: str | None) -> list[str]:
+def _drawn(found: PointSeries, output: Path, title: str | None, size: tuple[float, float] | None) -> list[str]:
     """Draw the picture; returns notes."""
     from ncu_tools.report.plot.series_plot import draw_series
 
-    picture = draw_series(found, format_of(output), title=title)
+    picture = draw_series(found, format_of(output), title=title, size=size)
     return ["there is nothing to draw" if picture is None else picture_written(picture, output)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from ncu_tools.bench.point_series import PointSeries, SeriesQuantity
@@ -21,14 +22,21 @@ DECADES = 1000.0
 MOST_TICKS = 12
 WIDTH, PANEL, LEGEND_LINE = 6.4, 2.6, 0.17
 """Sizes in inches: width of the picture, height of a panel, height of a line of the legend."""
+LETTERS_OF_TITLE, LETTERS_OF_PANEL, LETTERS_OF_LEGEND = 12, 14, 17
+"""Letters that fit in an inch."""
+TICKS = 0.9
+"""Inches that the words of the vertical axis take."""
 
 Row = dict[str, Any]
 
 
-def draw_series(series: PointSeries, file_format: str, *, title: str | None = None) -> bytes | None:
+def draw_series(
+    series: PointSeries, file_format: str, *, title: str | None = None, size: tuple[float, float] | None = None
+) -> bytes | None:
     """The picture as bytes of `file_format` (svg, png or pdf); None if no point has both quantities.
 
-    Its title is by default what all points have in common; an empty one leaves it out.
+    Its title is by default what all points have in common; an empty one leaves it out. `size` is its width and height
+    in inches; by default it is as high as its panels and legend need.
     """
     lines = {
         words: rows
@@ -42,21 +50,25 @@ def draw_series(series: PointSeries, file_format: str, *, title: str | None = No
     with drawing(**{"font.size": 8}):
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(WIDTH, PANEL * len(drawn) + LEGEND_LINE * len(lines) + 0.4))
+        size = size or (WIDTH, PANEL * len(drawn) + LEGEND_LINE * len(lines) + 0.4)
+        figure = Figure(figsize=size)
         figure.set_layout_engine("constrained")
         if title:
-            figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
+            shown = fill(title, int(LETTERS_OF_TITLE * size[0]))
+            figure.suptitle(shown, fontsize=10, x=0.01, ha="left", parse_math=False)
         panels = list(figure.subplots(len(drawn), 1, squeeze=False, sharex=True).flat)
         for panel, y in zip(panels, drawn, strict=True):
-            _panel(panel, series.x, y, lines)
+            _panel(panel, series.x, y, lines, int(LETTERS_OF_PANEL * (size[0] - TICKS)))
         panels[-1].set_xlabel(printable(series.x.title), parse_math=False)
         if len(lines) > 1:
             handles, labels = panels[0].get_legend_handles_labels()
+            labels = [fill(label, int(LETTERS_OF_LEGEND * size[0])) for label in labels]
             figure.legend(handles, labels, loc="outside lower left", fontsize=7, frameon=False)
         return picture_bytes(figure, file_format, title=title, dpi=150)
 
 
-def _panel(panel: Axes, x: SeriesQuantity, y: SeriesQuantity, lines: dict[str, list[Row]]) -> None:
+def _panel(panel: Axes, x: SeriesQuantity, y: SeriesQuantity, lines: dict[str, list[Row]], letters: int) -> None:
+    """Draw a quantity; `letters` fit in a line of its title."""
     places = _places(x, lines.values())
     for number, (words, rows) in enumerate(lines.items()):
         known = [row for row in rows if row[y.name] is not None]
@@ -68,7 +80,7 @@ def _panel(panel: Axes, x: SeriesQuantity, y: SeriesQuantity, lines: dict[str, l
         panel.plot(across, [row[y.name] for row in known], markersize=4, linewidth=1.2, label=printable(words), **look)
         if y.column == "latency_mean_ns":
             _intervals(panel, across, known, y, look["color"])
-    panel.set_title(printable(y.title), loc="left", fontsize=9, parse_math=False)
+    panel.set_title(fill(printable(y.title), letters), loc="left", fontsize=9, parse_math=False)
     panel.grid(True, which="major", color=LIGHT.grid, linewidth=0.7)
     panel.set_axisbelow(True)
     values = [row[y.name] for rows in lines.values() for row in rows if row[y.name] is not None]

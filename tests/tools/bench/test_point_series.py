@@ -14,6 +14,7 @@ from ncu_parsers.schema.bench_table import bench_table
 from ncu_tools.bench.point_series import point_series
 from ncu_tools.cli import run
 from ncu_tools.report.plot.series_plot import draw_series, is_logarithmic
+from tests.support.ran import ran
 
 
 def row(n: Any, kind: str = "a", latency: float | None = 1e6, **changes: Any) -> dict[str, Any]:
@@ -145,6 +146,14 @@ class TestThePicture:
             failed["time"] = failed["flops"] = None
         assert "<!-- b -->" not in (draw_series(found, "svg") or b"").decode()
         assert "<!-- b -->" in picture.decode()
+
+    def test_of_a_papers_column_has_its_size_and_whole_titles_in_lines(self, sweep: str, tmp_path: Path) -> None:
+        done = ran("bench", sweep, "-x", "n", "--size", "column", "-o", str(tmp_path / "s.svg"))
+        assert done.exit_code == 0, done.stderr
+        picture = (tmp_path / "s.svg").read_text("utf-8")
+        assert 'width="252pt" height="352.8pt"' in picture
+        said = ran("bench", sweep, "-x", "n", "--size", "huge", "-o", str(tmp_path / "s.svg"))
+        assert (said.exit_code, "huge is no size of a picture" in said.stderr) == (2, True)
 
     def test_is_none_without_a_point(self, tmp_path: Path) -> None:
         path = made(tmp_path / "s", row(1, latency=None), row(2))
