@@ -112,7 +112,7 @@ def written(kind: str, value: float) -> str:
 def _fact_row(fact: Fact) -> Row:
     least, value, most = (written(fact.kind, one) for one in (fact.low, fact.value, fact.high))
     spread = None if least == most else f"{least} to {most}"
-    row = {"title": fact.title, "value": value, "spread": spread, "against": _against(fact)}
+    row = {"title": fact.title, "value": value, "spread": spread, "against": _against(fact), "metric": fact.metric}
     return row if fact.share is None else {**row, "share": fact.share}
 
 

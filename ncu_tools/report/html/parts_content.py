@@ -29,8 +29,8 @@ from ncu_tools.report.html.html_page import embedded
 
 PARTS_LETTERS, KERNELS_WITH_PARTS = 400_000, 300
 """Most characters of JSON that the parts of all kernels take on a page, and most kernels with parts."""
-ROW_FIELDS = ("value", "against", "spread", "share", "message")
-"""The fields of a row after the index of its title."""
+ROW_FIELDS = ("value", "against", "spread", "share", "message", "metric")
+"""The fields of a row after the index of its title; a metric is the index of its name."""
 RULES = "rules"
 
 
@@ -124,6 +124,7 @@ def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
             if row["title"] == FULL_NAME:  # shown above the parts
                 continue
             values = [_short(one) for one in _values(row)]
+            values.append(texts.setdefault(row["metric"], len(texts)) if "metric" in row else None)
             while values and values[-1] is None:
                 values.pop()
             found.append([texts.setdefault(row["title"], len(texts)), *values])
@@ -137,8 +138,8 @@ def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
 
 
 def _values(row: Mapping[str, Any]) -> list[Any]:
-    """The values of `ROW_FIELDS`; a rule's message is dropped if its title has all of it."""
-    *values, message = (row.get(name) for name in ROW_FIELDS)
+    """The values of `ROW_FIELDS` but the metric; a rule's message is dropped if its title has all of it."""
+    *values, message = (row.get(name) for name in ROW_FIELDS[:-1])
     said = None if message is None else re.sub(r"\s+", " ", message).strip().removesuffix(".")
     return [*values, None if said is None or row["title"].endswith(f": {said}") else message]
 

@@ -372,6 +372,10 @@ class TestInChromium:
             assert all(heads)
             assert one.locator("tbody td").count() == rows * (len(heads) - 1)
 
+    def test_a_title_has_the_counter_that_it_was_read_from_as_a_tip(self, opened: Opened) -> None:
+        tips = {one.inner_text(): one.get_attribute("title") for one in opened.page.locator("#parts th[title]").all()}
+        assert tips["registers per thread"] == "launch__registers_per_thread"
+
     def test_the_rest_of_a_rule_unfolds_by_keyboard_and_is_open_on_paper(self, opened: Opened) -> None:
         rest = opened.page.locator("#parts details p")
         assert rest.count() == 1

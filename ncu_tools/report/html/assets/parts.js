@@ -100,7 +100,8 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
       if (name === "value" && has(row, "share")) drawShare(cell, row[at.get("share")]);
       return cell;
     });
-    return element("tr", {}, element("th", { scope: "row" }, titleOf(row)), ...cells);
+    const counted = has(row, "metric") ? { title: content.texts[row[at.get("metric")]] } : {};
+    return element("tr", {}, element("th", { scope: "row", ...counted }, titleOf(row)), ...cells);
   }
 
   // All that a rule says unfolds below its title, which has a sentence or two of it.
