@@ -1,4 +1,4 @@
-"""A real browser, started once for the tests of this folder."""
+"""A real browser, started once for the tests of a file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Ended with its file: until then its event loop runs, so that no test can run one of its own."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip("no Chromium is installed: apt-get install --no-install-recommends chromium")
