@@ -56,7 +56,7 @@ def command(run: str, output_format: str) -> None:
 @pytest.mark.parametrize(
     ("file", "behind", "line"),
     [("sums.py", "MEANS: dict[str, tuple[tuple[str, float], ...]] = {", COUNTED),
-     ("derived.py", "    return {\n        \"unused_load_bytes\": loads,", DERIVED)],
+     pytest.param("derived.py", "    return {\n        \"unused_load_bytes\": loads,", DERIVED, marks=pytest.mark.nightly)],
     ids=["of a metric", "of other quantities"],
 )  # fmt: skip
 def test_a_rule_with_its_quantity_is_two_files_and_names_a_cause_with_its_cost(

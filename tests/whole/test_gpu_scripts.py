@@ -66,6 +66,7 @@ def test_a_step_keeps_its_output_and_exit_code(
     assert sys.executable not in json.dumps(row)
 
 
+@pytest.mark.nightly
 def test_a_machine_without_a_gpu_lists_what_could_not_run(tmp_path: Path) -> None:
     command = [
         sys.executable,

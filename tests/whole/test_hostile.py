@@ -318,6 +318,7 @@ def test_a_target_that_names_a_function_imports_it(tmp_path: Path, monkeypatch: 
         pytest.param("machines measure --on cuda -o run", marks=pytest.mark.nightly),
     ],
 )  # fmt: skip
+@pytest.mark.nightly
 def test_no_command_imports_from_a_folder_that_no_target_names(command: str, tmp_path: Path) -> None:
     for name in ("json", "threading", "tempfile", "statistics", "torch", "numpy"):
         (tmp_path / f"{name}.py").write_text(
@@ -333,6 +334,7 @@ def test_no_command_imports_from_a_folder_that_no_target_names(command: str, tmp
 
 
 @pytest.mark.parametrize("target", by_day(["own.py:make"], ["own:make", "own.py:make"]))
+@pytest.mark.nightly
 def test_a_target_that_names_a_function_finds_modules_beside_it(target: str, tmp_path: Path) -> None:
     (tmp_path / "layers_of_mine.py").write_text("from torch.nn import Linear as Layer\n")
     (tmp_path / "own.py").write_text(

@@ -274,6 +274,7 @@ class TestTheExamplesForAGpu:
     PROFILES = tuple(one for one in commands(ON_A_GPU) if one.startswith("profile"))
 
     @pytest.mark.parametrize("command", by_day(PROFILES[:1], PROFILES))
+    @pytest.mark.nightly
     def test_run_their_function_under_ncu(self, command: str, bench: Bench) -> None:
         for file in EXAMPLES.glob("*.py"):
             shutil.copy(file, bench.folder)

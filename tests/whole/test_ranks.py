@@ -561,6 +561,7 @@ def _exported(timeline: Path) -> bytes:
 
 @needs_torch
 class TestRanksUnderAStandInForNcu:
+    @pytest.mark.nightly
     def test_are_joined_with_the_times_of_their_collectives(self, folder: Path) -> None:
         ncu = folder / "ncu"
         stand_in = ROOT / "tests" / "support" / "stand_in_ncu.py"

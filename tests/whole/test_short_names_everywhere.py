@@ -64,6 +64,7 @@ def content_of(report: Path, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("every", EVERY)
+@pytest.mark.nightly
 def test_names_on_pages_differ_in_tables_lists_and_lanes(every: int, tmp_path: Path) -> None:
     names = 0
     for report in reports(every):
@@ -80,6 +81,7 @@ def test_names_on_pages_differ_in_tables_lists_and_lanes(every: int, tmp_path: P
 
 
 @pytest.mark.parametrize("every", EVERY)
+@pytest.mark.nightly
 def test_names_in_pictures_and_text_rooflines_differ(every: int) -> None:
     names = 0
     for report in reports(every):

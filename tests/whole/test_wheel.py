@@ -105,6 +105,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_the_compiled_loops(wheel
     assert expected - packed == set()
 
 
+@pytest.mark.nightly
 def test_the_installed_wheel_passes_what_cibuildwheel_asks_of_it(wheel: Path, tmp_path: Path) -> None:
     programs = installed(wheel, tmp_path / "environment")
     path = os.pathsep.join([str(programs), os.environ["PATH"]])

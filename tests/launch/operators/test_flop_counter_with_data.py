@@ -92,6 +92,7 @@ def assert_equal_but_for_weights_of_groups(step: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("name", by_day(BY_DAY, DETECTORS))
+@pytest.mark.nightly
 def test_a_detector_in_training_has_the_flops_of_pytorchs_counter(name: str, torchvision: Any) -> None:
     torch.manual_seed(1)
     sizes = {} if name in FIXED_SIZE else {"min_size": 64, "max_size": 64}

@@ -349,6 +349,7 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("target", "unit"), [("timm:resnet18", "timm"), ("fcn_resnet50", "segmentation"), ("r3d_18", "video")]
     )
+    @pytest.mark.nightly
     def test_other_kinds_of_models_run(self, target: str, unit: str, tmp_path: Path) -> None:
         if unit == "timm":
             needs("timm")
@@ -433,6 +434,7 @@ print([record["operator"] for record in collector.records], measured, "torch._dy
 """
 
 
+@pytest.mark.nightly
 def test_neither_the_collector_nor_the_self_times_of_bench_import_pytorchs_compiler() -> None:
     if not hasattr(torch.utils._python_dispatch.TorchDispatchMode, "_should_skip_dynamo"):
         pytest.skip("this PyTorch imports its compiler whatever the collector answers: pip install --upgrade torch")

@@ -111,6 +111,7 @@ def test_a_gpu_that_is_hidden_from_cuda_is_none(
 
 @needs_torch
 @pytest.mark.usefixtures("no_gpu")
+@pytest.mark.nightly
 def test_on_a_cpu_operators_are_counted_and_held_to_a_baseline(pytester: pytest.Pytester, ran: Ran) -> None:
     import_module("torch")  # pytester forgets what is imported inside, and PyTorch cannot be imported twice
     file = pytester.makepyfile(ON_THE_CPU)

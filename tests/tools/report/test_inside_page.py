@@ -492,6 +492,7 @@ FULL = shared_reports("ncu_rep_full")
 @pytest.mark.parametrize(
     "report", by_day([path for path in FULL if "triton" in path.name], FULL), ids=lambda report: report.name[-24:]
 )
+@pytest.mark.nightly
 def test_the_page_of_a_real_full_report_has_its_samples_and_counters(
     report: Path, browser: Browser, tmp_path: Path
 ) -> None:
