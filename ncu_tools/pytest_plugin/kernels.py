@@ -24,7 +24,7 @@ from ncu_launch.profilers.installed_tools import find_tool, gpus
 from ncu_tools.bench.compare_points import estimates_of
 from ncu_tools.compare.gate import TRIPPED, GateOutcome, evaluate, parse_gate
 from ncu_tools.numbers.change import SAME_COUNT, Change, Subject, Subjects
-from ncu_tools.numbers.number_format import duration
+from ncu_tools.numbers.number_format import duration, percent
 from ncu_tools.numbers.statistics import ratio_interval
 from ncu_tools.pytest_plugin.baselines import Baseline, BaselineFile
 from ncu_tools.pytest_plugin.measured import BY_CLOCK, BY_EVENTS, EFFORT, KernelProfile, in_words, measured_here
@@ -92,7 +92,7 @@ class Kernels:
         self._say(BY, f"by {found.how} on {found.device}" + (f" ({self.why})" if self.why else ""))
         noise, counts = found.noise, ", ".join(in_words(name, value) for name, value in found.counts.items())
         self._say(TIME, duration(found.time_ns))
-        self._say(NOISE, "" if noise is None else f"{100 * noise:.2g} %")
+        self._say(NOISE, "" if noise is None else percent(noise))
         self._say(MINIMUM, duration(min(found.samples_ns)))
         self._say(CALLS, f"{len(found.samples_ns):,}")
         self._say(COUNTS, counts)

@@ -14,7 +14,7 @@ from ncu_launch.bench.latency_statistics import BLOCKS, Effort, half_width
 from ncu_launch.bench.point_process import sampled
 from ncu_launch.bench.timed_iteration import Iteration, wait_for
 
-from ncu_tools.numbers.number_format import FORMATS, duration
+from ncu_tools.numbers.number_format import FORMATS, duration, percent
 from ncu_tools.pytest_plugin.baselines import Baseline
 
 BY_NCU, BY_EVENTS, BY_CLOCK = HOW = ("ncu", "CUDA events", "the CPU's clock")
@@ -68,7 +68,7 @@ class KernelProfile:
         return Baseline(self.how, round(self.time_ns, 1), blocks, dict(self.counts), self.threads)
 
     def __str__(self) -> str:
-        noise = f" ± {100 * self.noise:.2g} %" if self.noise else ""
+        noise = f" ± {percent(self.noise)}" if self.noise else ""
         counts = "".join(f", {in_words(name, value)}" for name, value in self.counts.items())
         return f"{duration(self.time_ns)}{noise} by {self.how} on {self.device}{counts}"
 
