@@ -230,11 +230,11 @@ def _first(
     if first is None:
         said = first_kernel(kernels)
         return None if said is None else {"kernel": None, "text": said}
-    key, text = first
+    key, text, most_ns = first
     keys = [row_key(row["kernel"], row["device"]) if row["run"] == run else None for row in rows]
     place = keys.index(key) if key in keys else None
     name = next(one.kernel for one in kernels if one.key == key)
-    return {"kernel": place, "text": text, "name": readable_name(name)}
+    return {"kernel": place, "text": text, "name": readable_name(name), "most_ns": most_ns}
 
 
 def _time_by_bound(kernels: list[Hotspot]) -> list[dict[str, Any]]:

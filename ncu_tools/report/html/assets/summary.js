@@ -2,6 +2,7 @@
 // How the page begins: what to do first and what it brings, then the numbers of the whole run.
 
 const SENTENCES = 3;
+const LITTLE = 0.01; // of the time of the run: a lever that saves less is said to be little
 const NO_BOUND = "not known";
 
 function tilesOf(table) {
@@ -62,7 +63,8 @@ function firstSentences() {
     if (!first) return [];
     const where = content.parts && first.kernel in content.parts.kernels ? "parts" : "hotspots";
     const whole = valueIn(content.summary)(content.summary.rows[run], "time_total_ns");
-    const text = first.name && whole ? `${first.text} of ${duration(whole)}` : first.text;
+    const little = first.most_ns < LITTLE * whole ? `, under ${100 * LITTLE} % of it: no lever that keeps numerics and kernels saves more` : "";
+    const text = first.name && whole ? `${first.text} of ${duration(whole)}${little}` : first.text;
     const link = element("a", { href: `#${where}&kernel=${first.kernel + 1}` }, ...breakable(first.name ?? ""));
     if (first.kernel !== null) return [ofRun([link, ...breakable(`: ${text}`)], run)];
     return [ofRun(breakable(first.name ? `${first.name}: ${text}` : text), run)];
