@@ -288,13 +288,16 @@ def window_behind_earlier_work(
             continue
         if not ((operations.start < begun) & (operations.end > int(calls.start[call[first]]))).any():
             free = max(begun, free or begun)
-    if free is None:
-        return None
-    lasts = operations.end - operations.start
-    if lasts[operations.start < free].sum() > LEAST_CUT * lasts.sum():
+    if free is None or not is_little_before(operations, free):
         return None
     window = StepWindow(BEHIND_EARLIER_WORK, free, int(operations.end.max()))
     return [window], "the part of the recording behind work of the GPU from before it"
+
+
+def is_little_before(operations: GpuOperations, time: int) -> bool:
+    """True if no more of the operations' time than `LEAST_CUT` is of operations that start before `time`, in ns."""
+    lasts = operations.end - operations.start
+    return bool(lasts[operations.start < time].sum() <= LEAST_CUT * lasts.sum())
 
 
 def _cut(name: str, most: int = 60) -> str:

@@ -17,7 +17,7 @@ from ncu_parsers.timelines.activity.activity import (
 
 from ncu_tools.timeline.graph.step_graph import Mask
 from ncu_tools.timeline.launch_links import launching_calls
-from ncu_tools.timeline.steps import BEHIND_EARLIER_WORK, LEAST_CUT
+from ncu_tools.timeline.steps import BEHIND_EARLIER_WORK, LEAST_CUT, is_little_before
 from ncu_tools.timeline.timeline import recording_of, step_windows
 
 OfHost = TypeVar("OfHost", ApiCalls, HostRanges, Overheads)
@@ -60,7 +60,7 @@ def recorded_steps(activity: Activity) -> RecordedSteps:
         elif windows:
             marked.append((windows, how))
     if not marked:
-        if not behind:
+        if not behind or not is_little_before(activity.operations, max(behind)):  # other GPUs may have worked then
             return RecordedSteps("recording", 1, *whole)
         return RecordedSteps("recording behind work from before it", 1, max(behind), whole.end, is_rest=True)
     start = min(windows[0].start for windows, _ in marked)

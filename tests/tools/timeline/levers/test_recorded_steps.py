@@ -102,6 +102,15 @@ def test_a_stream_that_waited_while_its_gpu_ran_something_recorded_cuts_nothing(
     assert recorded_steps(behind_earlier_work(first_ends=15 * MS)).name == "recording"
 
 
+def test_what_one_gpu_waits_for_cuts_nothing_where_another_works_meanwhile() -> None:
+    waiting = behind_earlier_work()
+    device = waiting.operations.device.copy()
+    begin, end = waiting.operations.start.copy(), waiting.operations.end.copy()
+    device[0], begin[0], end[0] = 1, 20 * US, 15 * MS
+    operations = replace(waiting.operations, device=device, start=begin, end=end)
+    assert recorded_steps(replace(waiting, operations=operations)).name == "recording"
+
+
 def test_earlier_work_is_not_left_out_with_more_of_the_recording_than_a_twentieth() -> None:
     busy = behind_earlier_work()
     early = replace(busy.operations, start=busy.operations.start.copy(), end=busy.operations.end.copy())
