@@ -64,13 +64,17 @@ class RunKernels:
 
     @property
     def first(self) -> tuple[str, str, float] | None:
-        """The key of the kernel whose lever saves most of the run, what it saves, and the most in ns; None without."""
+        """The key of the kernel whose lever saves most of the run, and what it saves; None where none has a lever.
+
+        The number is the most that any lever may save of the run, in ns.
+        """
         saving = {key: one for key, one in self._advice.items() if one is not None}
         best = saves_most(saving.values())
         if best is None:
             return None
         key = next(key for key, one in saving.items() if one is best)
-        return key, saved_of_run(best), best.that_keep_it[0].saves.high * best.kernel.total_ns
+        most = max(lever.saves.high * one.kernel.total_ns for one in saving.values() for lever in one.that_keep_it)
+        return key, saved_of_run(best), most
 
     def view(self, kernel: str) -> KernelView | None:
         """The view of a kernel; None if nothing was counted."""

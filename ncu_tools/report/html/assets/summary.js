@@ -63,7 +63,7 @@ function firstSentences() {
     if (!first) return [];
     const where = content.parts && first.kernel in content.parts.kernels ? "parts" : "hotspots";
     const whole = valueIn(content.summary)(content.summary.rows[run], "time_total_ns");
-    const little = first.most_ns < LITTLE * whole ? `, under ${100 * LITTLE} % of it: no lever that keeps numerics and kernels saves more` : "";
+    const little = first.most_ns < LITTLE * whole ? `; no lever that keeps numerics and kernels saves ${100 * LITTLE} % of it` : "";
     const text = first.name && whole ? `${first.text} of ${duration(whole)}${little}` : first.text;
     const link = element("a", { href: `#${where}&kernel=${first.kernel + 1}` }, ...breakable(first.name ?? ""));
     if (first.kernel !== null) return [ofRun([link, ...breakable(`: ${text}`)], run)];
