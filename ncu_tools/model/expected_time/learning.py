@@ -185,7 +185,7 @@ def learnt_from_few(
     spread = basis.spread
     if spread:
         usual = max(0.05, float(np.percentile(np.abs(off), 80)) * FEW)
-        spread = tuple((begin, -min(-low, usual), min(high, usual)) for begin, low, high in basis.spread)
+        spread = tuple((begin, -min(-low, usual), min(high, usual)) for begin, low, high in spread)
     entry = LearntEntry(kind, machine.id, dtype, len(off), logs, basis.corrections, spread)
     return entry, float(np.median(np.abs(before - 1))), float(np.median(np.abs(after - 1)))
 
