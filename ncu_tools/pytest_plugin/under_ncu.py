@@ -88,15 +88,11 @@ class Rerun:
 @contextmanager
 def _environment(before: str) -> Iterator[None]:
     """Within the block, processes know `before`, and take themselves for no worker of pytest-xdist."""
-    hidden = {name: value for name, value in os.environ.items() if name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT"))}
-    for name in hidden:
-        del os.environ[name]
-    os.environ[CHILD] = before
-    try:
+    with pytest.MonkeyPatch.context() as environment:
+        for name in [one for one in os.environ if one.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT"))]:
+            environment.delenv(name)
+        environment.setenv(CHILD, before)
         yield
-    finally:
-        del os.environ[CHILD]
-        os.environ.update(hidden)
 
 
 def profile_of(launches: pa.Table, device: str, folder: Path) -> KernelProfile:
