@@ -43,6 +43,7 @@ WINGS = {
         "ncu_parsers.schema.instance_table",
         "ncu_parsers.schema.instructions_table",
         "ncu_parsers.schema.tables",
+        "ncu_parsers.sources.elf",
         "ncu_parsers.sources.memory",
         "ncu_parsers.sources.sources",
     },

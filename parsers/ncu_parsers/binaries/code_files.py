@@ -18,11 +18,11 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.binaries import resource_usage_text
 from ncu_parsers.binaries.cubin import Cubin
-from ncu_parsers.binaries.elf import ARCHIVE, CUDA, FATBIN, MAGIC, NO_BITS, DamagedBinary, Elf
 from ncu_parsers.binaries.fatbin import LARGEST_IMAGE, Image, ImageKind, images_of
 from ncu_parsers.binaries.kernel_resources import KernelResources, PtxKernel
 from ncu_parsers.binaries.licences import library_of
 from ncu_parsers.binaries.ptx import MOST_BEGINNING, is_ptx, ptx_kernels
+from ncu_parsers.sources.elf import ARCHIVE, CUDA, FATBIN, MAGIC, NO_BITS, DamagedBinary, Elf
 
 FAT_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 """Sections of host programs, and of objects that are linked again for the device."""

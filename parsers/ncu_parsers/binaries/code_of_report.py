@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ncu_parsers.binaries.cubin import Cubin
-from ncu_parsers.binaries.elf import DamagedBinary
 from ncu_parsers.binaries.kernel_resources import KernelResources
 from ncu_parsers.ncu_rep.blocks import Content, blocks_of, opened
 from ncu_parsers.ncu_rep.results import Lost, results_of
 from ncu_parsers.ncu_rep.source_code import codes_of, mangled_name
+from ncu_parsers.sources.elf import DamagedBinary
 from ncu_parsers.sources.sources import Source
 
 

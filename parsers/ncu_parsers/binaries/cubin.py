@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
-from ncu_parsers.binaries.elf import CUDA, FUNCTION, DamagedBinary, Elf, Section, Symbol
 from ncu_parsers.binaries.kernel_resources import KernelResources, Spills
+from ncu_parsers.sources.elf import CUDA, FUNCTION, DamagedBinary, Elf, Section, Symbol
 
 MAX_THREADS, REQUIRED_THREADS, FRAME_SIZE, PARAMETERS, REGISTER_LIMIT = 0x05, 0x10, 0x11, 0x19, 0x1B
 REGISTERS, API_VERSION, BARRIERS, ANNOTATIONS = 0x2F, 0x37, 0x4C, 0x55

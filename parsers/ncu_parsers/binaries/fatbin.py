@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from ncu_parsers.binaries.elf import FATBIN, DamagedBinary
+from ncu_parsers.sources.elf import FATBIN, DamagedBinary
 
 LARGEST_IMAGE = 1 << 28
 """Most bytes of an image, stored or decompressed; the largest known cubins of libraries have some tens of MB."""

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ncu_parsers.binaries.elf import ARCHIVE, FATBIN
-from ncu_parsers.binaries.elf import MAGIC as ELF
 from ncu_parsers.detect.other_tools import is_json_of_other_tool
 from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
+from ncu_parsers.sources.elf import ARCHIVE, FATBIN
+from ncu_parsers.sources.elf import MAGIC as ELF
 from ncu_parsers.sources.sources import Source
 
 if TYPE_CHECKING:

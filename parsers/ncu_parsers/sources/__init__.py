@@ -1,1 +1,1 @@
-"""Inputs: files, folders, compressed files and standard input."""
+"""Inputs: files, folders, compressed files, standard input, and the sections of files of code."""

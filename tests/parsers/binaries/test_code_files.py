@@ -19,7 +19,7 @@ from ncu_parsers.binaries.code_files import (
     holds_code_or_print,
     kernels_in,
 )
-from ncu_parsers.binaries.elf import DamagedBinary
+from ncu_parsers.sources.elf import DamagedBinary
 from ncu_parsers.binaries.fatbin import LARGEST_IMAGE, Image, ImageKind, images_of
 from ncu_parsers.binaries.licences import library_of
 from ncu_parsers.binaries.ptx import ptx_kernels

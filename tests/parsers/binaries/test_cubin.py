@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.binaries.code_of_report import launched_kernels
 from ncu_parsers.binaries.cubin import Cubin
-from ncu_parsers.binaries.elf import DamagedBinary
+from ncu_parsers.sources.elf import DamagedBinary
 from ncu_parsers.binaries.kernel_resources import KernelResources, Spills
 from ncu_parsers.binaries.resource_usage_text import resources_in_text
 from ncu_parsers.ncu_rep import launches_in

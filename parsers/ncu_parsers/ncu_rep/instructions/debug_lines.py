@@ -6,21 +6,16 @@ functions, the line is in the innermost function, with the chain of calls if the
 
 from __future__ import annotations
 
-import io
+import struct
 from dataclasses import dataclass, field
-from typing import Any
-
-from elftools.common.exceptions import DWARFError
-from elftools.elf.elffile import ELFFile
 
 from ncu_parsers.ncu_rep.instructions.line_programs import LinePlace, places_of, sizes_of
-from ncu_parsers.ncu_rep.sass.sass_by_nvdisasm import DAMAGED_ELF
+from ncu_parsers.sources.elf import FUNCTION, DamagedBinary, Elf
 
 SOURCE_LINES, PTX_LINES = ".debug_line", ".nv_debug_line_sass"
 PTX_TEXT = ".nv_debug_ptx_txt"
-FUNCTION = "STT_FUNC"
-DAMAGE = (DWARFError, *DAMAGED_ELF)
-"""Exceptions that pyelftools raises for damaged files and lines."""
+DAMAGE = (DamagedBinary, struct.error, ValueError, LookupError, ArithmeticError)
+"""Exceptions that damaged files and lines raise."""
 
 
 @dataclass
@@ -39,7 +34,7 @@ class KernelDebug:
 def kernel_debug(cubin: bytes, kernel: str) -> KernelDebug | None:
     """The debug information of the kernel with this mangled name; None if the cubin is damaged or lacks the kernel."""
     try:
-        return _kernel_debug(ELFFile(io.BytesIO(cubin)), kernel)
+        return _kernel_debug(Elf.of(cubin), kernel)
     except DAMAGE:
         return None
 
@@ -49,9 +44,9 @@ def ptx_text(cubin: bytes) -> list[str]:
     if not cubin:
         return []
     try:
-        sections = ELFFile(io.BytesIO(cubin)).iter_sections()
-        section = next((one for one in sections if one.name.startswith(PTX_TEXT)), None)
-        return [] if section is None else section.data().decode("utf-8", "replace").split("\0")
+        elf = Elf.of(cubin)
+        section = next((one for one in elf.sections if one.name.startswith(PTX_TEXT)), None)
+        return [] if section is None else elf.content(section).decode("utf-8", "replace").split("\0")
     except DAMAGE:
         return []
 
@@ -61,22 +56,21 @@ def file_sizes(cubin: bytes) -> dict[str, int]:
     if not cubin:
         return {}
     try:
-        return sizes_of(ELFFile(io.BytesIO(cubin)), SOURCE_LINES)
+        return sizes_of(Elf.of(cubin), SOURCE_LINES)
     except DAMAGE:
         return {}
 
 
-def _kernel_debug(elf: Any, kernel: str) -> KernelDebug | None:
-    code = elf.get_section_by_name(f".text.{kernel}")
+def _kernel_debug(elf: Elf, kernel: str) -> KernelDebug | None:
+    code = elf.section(f".text.{kernel}")
     if code is None:
         return None
-    result = KernelDebug(int(code["sh_size"]))
+    result = KernelDebug(code.size)
     result.lines = places_of(elf, SOURCE_LINES, kernel)
     result.ptx_lines = places_of(elf, PTX_LINES, kernel)
-    number = elf.get_section_index(code.name)
-    for symbol in elf.get_section_by_name(".symtab").iter_symbols():
-        is_inside = symbol["st_shndx"] == number and symbol["st_info"]["type"] == FUNCTION
-        if is_inside and symbol.name != kernel and symbol["st_size"]:
-            begin = int(symbol["st_value"])
-            result.functions.append((begin, begin + int(symbol["st_size"]), symbol.name))
+    number = elf.sections.index(code)
+    for symbol in elf.symbols:
+        is_inside = symbol.section == number and symbol.kind == FUNCTION
+        if is_inside and symbol.name != kernel and symbol.size:
+            result.functions.append((symbol.offset, symbol.offset + symbol.size, symbol.name))
     return result

@@ -8,17 +8,24 @@ call (from 1, of the same function), and the position of function names at the e
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import struct
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from elftools.dwarf.structs import DWARFStructs
+from ncu_parsers.sources.elf import DamagedBinary, Elf, Symbol
 
 COPY, ADVANCE_PC, ADVANCE_LINE, SET_FILE, CONST_ADD_PC, FIXED_ADVANCE_PC = 1, 2, 3, 4, 8, 9
 EXTENDED, END_SEQUENCE, SET_ADDRESS, INLINED_CALL = 0, 1, 2, 0x90
 """Operations of line programs (DWARF 2, 6.2.5), and NVIDIA's addition."""
 MOST_CALLS = 64
 """Most nested calls; in damaged files a call may contain itself."""
+NEWEST = 4
+"""The last version of DWARF whose tables of files look like this; NVIDIA's compilers write version 2."""
+ONE_MORE_SINCE = 4
+"""The version of DWARF since which a header holds a byte more, for machines with long instructions."""
+_HEADER, _SETTINGS = struct.Struct("<IHI"), struct.Struct("<BBbBB")
+_LENGTH = 4
+"""Bytes of a program's length, which it does not count."""
 
 
 class LinePlace(NamedTuple):
@@ -39,17 +46,34 @@ class _Row(NamedTuple):
     call: int | None
 
 
-def places_of(elf: Any, name: str, function: str) -> dict[int, LinePlace]:
+class _Program(NamedTuple):
+    """A program: where its operations begin and end, how they are encoded, and the files that they name, from 1.
+
+    `steps` are bytes per instruction, `lengths` the operands of each standard operation, and `sizes` belong to `files`.
+    """
+
+    begin: int
+    end: int
+    step: int
+    line_base: int
+    line_range: int
+    lengths: bytes
+    files: list[str]
+    sizes: list[int]
+
+
+def places_of(elf: Elf, name: str, function: str) -> dict[int, LinePlace]:
     """Offset -> place, from a section's line programs for one function; each place holds from its offset on.
 
-    Of several places at one offset the last is used, in the innermost function. Raises pyelftools' errors for damage.
+    Of several places at one offset the last is used, in the innermost function. Raises `DamagedBinary`, or what
+    reading beyond an end raises.
     """
-    section = elf.get_section_by_name(name)
+    section = elf.section(name)
     if section is None:
         return {}
-    relocated, data, result = _relocated(elf, name), section.data(), dict[int, LinePlace]()
-    for header, begin, end in _programs(data):
-        files, rows = _files(header), _rows(data, header, begin, end, relocated)
+    relocated, data, result = elf.relocated(section), elf.content(section), dict[int, LinePlace]()
+    for program in _programs(data):
+        files, rows = dict(enumerate(program.files, 1)), _rows(data, program, relocated)
         for row in rows:
             if row.function == function:
                 calls = tuple((files.get(one.file), one.line) for one in _calls(row, rows))
@@ -57,15 +81,11 @@ def places_of(elf: Any, name: str, function: str) -> dict[int, LinePlace]:
     return result
 
 
-def sizes_of(elf: Any, name: str) -> dict[str, int]:
+def sizes_of(elf: Elf, name: str) -> dict[str, int]:
     """Size in bytes of source files at compilation, by path, as far as a section of line programs has it."""
-    result: dict[str, int] = {}
-    section = elf.get_section_by_name(name)
-    for header, _, _ in _programs(section.data()) if section is not None else ():
-        for number, path in _files(header).items():
-            size = int(header["file_entry"][number - 1]["length"])
-            result |= {path: size} if size else {}
-    return result
+    section = elf.section(name)
+    programs = _programs(elf.content(section)) if section is not None else ()
+    return {path: size for program in programs for path, size in zip(program.files, program.sizes, strict=True) if size}
 
 
 def _calls(row: _Row, rows: list[_Row]) -> Iterator[_Row]:
@@ -76,32 +96,27 @@ def _calls(row: _Row, rows: list[_Row]) -> Iterator[_Row]:
         yield row
 
 
-def _relocated(elf: Any, name: str) -> dict[int, str]:
-    """Position in a section -> name of the function whose address belongs there."""
-    symbols = elf.get_section_by_name(".symtab")
-    found = elf.get_section_by_name(f".rela{name}") or elf.get_section_by_name(f".rel{name}")
-    if found is None:
-        return {}
-    return {one["r_offset"]: symbols.get_symbol(one["r_info_sym"]).name for one in found.iter_relocations()}
-
-
-def _programs(data: bytes) -> Iterator[tuple[Any, int, int]]:
-    """The header of each program of a section, and the positions where its operations begin and end."""
-    structs = DWARFStructs(little_endian=True, dwarf_format=32, address_size=8, dwarf_version=2)
-    lengths, stream, at = structs.initial_length_field_size(), io.BytesIO(data), 0
+def _programs(data: bytes) -> Iterator[_Program]:
+    """The programs of a section, one after the other."""
+    at = 0
     while at < len(data):
-        stream.seek(at)
-        header = structs.Dwarf_lineprog_header.parse_stream(stream)
-        behind_length = at + lengths + 2 + 4  # the version has 2 bytes, the length of the header 4
-        end = at + lengths + int(header["unit_length"])
-        yield header, behind_length + int(header["header_length"]), min(end, len(data))
+        length, version, behind = _HEADER.unpack_from(data, at)
+        if version > NEWEST:
+            raise DamagedBinary(f"lines in version {version} of DWARF")
+        begin, end = at + _HEADER.size + behind, at + _LENGTH + length
+        at += _HEADER.size + (version >= ONE_MORE_SINCE)
+        step, _, line_base, line_range, base = _SETTINGS.unpack_from(data, at)
+        first = at + _SETTINGS.size
+        lengths = data[first : first + base - 1]
+        files, sizes = _files(data, first + base - 1)
+        yield _Program(begin, min(end, len(data)), step, line_base, line_range, lengths, files, sizes)
         at = end
 
 
-def _rows(data: bytes, header: Any, at: int, end: int, relocated: dict[int, str]) -> list[_Row]:
+def _rows(data: bytes, program: _Program, relocated: Mapping[int, Symbol]) -> list[_Row]:
     """The rows of a program, function after function. End-of-sequence operations add no row."""
-    step, base = int(header["minimum_instruction_length"]), int(header["opcode_base"])
-    lengths, line_base, line_range = header["standard_opcode_lengths"], header["line_base"], header["line_range"]
+    at, end, step, line_base, line_range, lengths, *_ = program
+    base = len(lengths) + 1
     rows, function, first, address, file, line, call = list[_Row](), None, 0, 0, 1, 1, None
     begun = 0
     while at < end:
@@ -117,8 +132,8 @@ def _rows(data: bytes, header: Any, at: int, end: int, relocated: dict[int, str]
                 function, first, address, file, line, call = None, 0, 0, 1, 1, None
                 begun = len(rows)
             elif kind == SET_ADDRESS:
-                function, first = relocated.get(operand), int.from_bytes(data[operand:at], "little")
-                address = first
+                target, first = relocated.get(operand), int.from_bytes(data[operand:at], "little")
+                function, address = None if target is None else target.name, first
             elif kind == INLINED_CALL:
                 number, _ = _number(data, operand)
                 call = begun + number - 1 if number else None
@@ -146,12 +161,26 @@ def _number(data: bytes, at: int, *, is_signed: bool = False) -> tuple[int, int]
             return (value - (1 << shift) if is_signed and byte & 0x40 else value), at
 
 
-def _files(header: Any) -> dict[int, str]:
-    """Number of a file in a program -> its path."""
-    folders = [text.decode("utf-8", "replace") for text in header["include_directory"]]
-    result = {}
-    for number, entry in enumerate(header["file_entry"], 1):
-        name, folder = entry["name"].decode("utf-8", "replace"), entry["dir_index"]
+def _files(data: bytes, at: int) -> tuple[list[str], list[int]]:
+    """The paths of the files that a header names, and their sizes in bytes; its folders and files begin at `at`."""
+    folders, files, sizes = list[str](), list[str](), list[int]()
+    text, at = _text(data, at)
+    while text:
+        folders.append(text)
+        text, at = _text(data, at)
+    text, at = _text(data, at)
+    while text:
+        folder, at = _number(data, at)
+        _, at = _number(data, at)  # when the file changed last
+        size, at = _number(data, at)
         inside = folders[folder - 1] if 0 < folder <= len(folders) else ""
-        result[number] = name if name.startswith("/") or inside in ("", ".") else f"{inside}/{name}"
-    return result
+        files.append(text if text.startswith("/") or inside in ("", ".") else f"{inside}/{text}")
+        sizes.append(size)
+        text, at = _text(data, at)
+    return files, sizes
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    """A text that ends with a zero byte, and the position after it."""
+    end = data.index(b"\0", at)
+    return data[at:end].decode("utf-8", "replace"), end + 1

@@ -7,7 +7,6 @@ of each kernel, and prints addresses.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
@@ -16,15 +15,12 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from elftools.common.exceptions import ELFError
-from elftools.construct import ConstructError
-from elftools.elf.elffile import ELFFile
 from ncu_launch.files.atomic_files import temporary_folder
 from ncu_launch.profilers.installed_tools import ask
 
+from ncu_parsers.sources.elf import DamagedBinary, Elf
+
 TOOL = "nvdisasm"
-DAMAGED_ELF = (ELFError, ConstructError, ValueError, LookupError, AttributeError, ArithmeticError, TypeError)
-"""Exceptions that pyelftools raises for damaged files."""
 _SECTION = re.compile(r"\.text\.(\S+):$")
 _LABEL = re.compile(r"(\.L_x?_?\w+):$")
 _INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(.*?)\s*;?\s*$")
@@ -108,10 +104,10 @@ def disassembled(cubin: bytes, function: int | None = None) -> Disassembly:
 def _of_bare_code(tool: str, cubin: bytes, path: Path) -> Iterator[str]:
     """What is printed of the code of each kernel alone, with labels as of a whole cubin."""
     try:
-        file = ELFFile(io.BytesIO(cubin))
-        architecture = f"SM{file['e_flags'] & 0xFF}"
-        codes = [(one.name, one.data()) for one in file.iter_sections() if one.name.startswith(".text.")]
-    except DAMAGED_ELF:
+        file = Elf.of(cubin)
+        architecture = f"SM{file.flags & 0xFF}"
+        codes = [(one.name, file.content(one)) for one in file.sections if one.name.startswith(".text.")]
+    except DamagedBinary:
         return
     for name, code in codes:
         path.write_bytes(code)

@@ -17,7 +17,7 @@ ARCHIVE = b"!<arch>\n"
 """First bytes of ELF files, of fat binaries, and of archives of objects (ar)."""
 CUDA = 190
 """The machine of cubins."""
-NO_BITS, SYMBOL_TABLE = 8, 2
+NO_BITS, SYMBOL_TABLE, RELOCATIONS_WITH_ADDENDS = 8, 2, 4
 FUNCTION = 2
 """The type of a function's symbol."""
 MOST_SECTIONS = 1 << 20
@@ -27,6 +27,7 @@ NAMES_PER_TABLE, SMALLEST_TABLE = 8, 1 << 16
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION, _RELOCATION_WITH_ADDEND = struct.Struct("<QQ"), struct.Struct("<QQ8x")
 _LITTLE_ENDIAN_64 = b"\x02\x01"
 
 
@@ -101,6 +102,18 @@ class Elf:
             return []
         data, names = self.content(table), self.content(self._table[table.link])
         return list(_symbols(data[: len(data) // _SYMBOL.size * _SYMBOL.size], names))
+
+    def relocated(self, section: Section) -> dict[int, Symbol]:
+        """The symbols whose addresses belong into a section, by their position there."""
+        table = self.section(f".rela{section.name}") or self.section(f".rel{section.name}")
+        if table is None:
+            return {}
+        form = _RELOCATION_WITH_ADDEND if table.kind == RELOCATIONS_WITH_ADDENDS else _RELOCATION
+        data, symbols = self.content(table), self.symbols
+        pairs = [(at, info >> 32) for at, info in form.iter_unpack(data[: len(data) // form.size * form.size])]
+        if any(number >= len(symbols) for _, number in pairs):
+            raise DamagedBinary("a relocation names a symbol that is not there")
+        return {at: symbols[number] for at, number in pairs}
 
     @cached_property
     def _by_name(self) -> dict[str, Section]:
