@@ -61,34 +61,6 @@ def _units(context: click.Context) -> Iterable[str]:
     return COMPUTE_UNITS
 
 
-def _levels(context: click.Context) -> Iterable[str]:
-    return ("dram", "l2", "l1", "shared", "all")
-
-
-def _types(context: click.Context) -> Iterable[str]:
-    from ncu_launch.workload_spec import DTYPES
-
-    return DTYPES
-
-
-def _modes(context: click.Context) -> Iterable[str]:
-    from ncu_launch.workload_spec import MODES
-
-    return MODES
-
-
-def _phases(context: click.Context) -> Iterable[str]:
-    from ncu_launch.workload_spec import PHASES
-
-    return PHASES
-
-
-def _devices(context: click.Context) -> Iterable[str]:
-    from ncu_launch.workload_spec import DEVICES
-
-    return DEVICES
-
-
 def _engines(context: click.Context) -> Iterable[str]:
     return ("local",)
 
@@ -141,8 +113,7 @@ VALUES: dict[str, Values] = {
     "--metrics": _groups,
     "profile target": _models, "estimate targets": _models, "bench targets": _models, "--target": _models,
     "--kernel": _kernels, "kernel name": _kernels,
-    "--units": _units, "--unit": _units, "--levels": _levels,
-    "--dtype": _types, "--mode": _modes, "--phase": _phases, "--on": _devices,
+    "--unit": _units,
     "--dask": _engines,
 }  # fmt: skip
 """Option, or command and argument -> its values. click's choices have their own, and every other argument is a file."""
