@@ -45,7 +45,9 @@ FORMATS = (
 CHUNK_OF_FORMAT = {"nsys-sqlite": 500, "parquet": 500, "operators": 500}
 """Inputs of a chunk where some ten are compared per second; elsewhere 1,000."""
 
-WRITERS = ("parse", "dataset", "page", "digest", "csv", "roofline", "history", "log", "join", "profile", "bench")
+WRITERS = (
+    "parse", "dataset", "page", "digest", "csv", "roofline", "history", "log", "learn", "join", "profile", "bench",
+)  # fmt: skip
 """Commands of tests/support/write_faults.py, whose writes fail one at a time."""
 FAULT_CHUNKS = 5
 

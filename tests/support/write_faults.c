@@ -2,7 +2,8 @@
  *
  * FAULT_KIND is "count", "full" (this write and all later ones fail with ENOSPC), "kill" (SIGKILL in its place) or
  * "interrupt" (SIGINT before it). Writes are write, pwrite, writev, ftruncate, and what makes or renames a file. The
- * number of the last write is a 64-bit integer in the file FAULT_COUNTER, which all processes of the command share. */
+ * number of the last write is a 64-bit integer in the file FAULT_COUNTER, which all processes of the command share. The
+ * file of each write is a line of FAULT_LOG. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,10 +22,11 @@
 static _Atomic long long *counter;
 static const char *folder, *kind;
 static long long at;
+static int log_file = -1;
 
 __attribute__((constructor)) static void prepare(void)
 {
-    const char *path = getenv("FAULT_COUNTER"), *number = getenv("FAULT_AT");
+    const char *path = getenv("FAULT_COUNTER"), *number = getenv("FAULT_AT"), *said = getenv("FAULT_LOG");
     folder = getenv("FAULT_FOLDER");
     kind = getenv("FAULT_KIND");
     at = number ? atoll(number) : 0;
@@ -34,6 +36,7 @@ __attribute__((constructor)) static void prepare(void)
     void *shared = mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     counter = shared == MAP_FAILED ? NULL : shared;
     close(file);
+    log_file = said ? (int)syscall(257 /* openat */, AT_FDCWD, said, O_WRONLY | O_APPEND | O_CREAT, 0600) : -1;
 }
 
 /* Whether this write of a file below the folder fails; a signal may end the process instead. */
@@ -42,6 +45,9 @@ static int fails(const char *path)
     if (!counter || !path || strncmp(path, folder, strlen(folder)) != 0)
         return 0;
     long long number = atomic_fetch_add(counter, 1) + 1;
+    char line[PATH_MAX + 2];
+    int length = snprintf(line, sizeof line, "%s\n", path);
+    syscall(1 /* write */, log_file, line, (size_t)length);
     if (number == at && strcmp(kind, "kill") == 0)
         kill(getpid(), SIGKILL);
     if (number == at && strcmp(kind, "interrupt") == 0)

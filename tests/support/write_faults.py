@@ -3,8 +3,9 @@
     python -m tests.support.write_faults [NAME] --every 1
 
 counts the writes of each command below its folder by a library that is preloaded (`write_faults.c`), and runs it again with
-the fault at write 1, 2, 3 ... Then every visible file is whole: what was there before, or what the command writes; nothing
-of a file that is appended to is lost; a full disk ends in one paragraph; and the same command completes.
+the fault at each of them; of many writes in a row to one file, at the first two, one in the middle and the last two. Then
+every visible file is whole: what was there before, or what the command writes; nothing of a file that is appended to is
+lost; a full disk ends in one paragraph; and the same command completes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,9 +22,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from ncu_launch.files.toml_tables import tomllib
 
 from tests.conftest import ROOT, SAMPLES
 from tests.support.faults import MODEL
@@ -82,8 +84,17 @@ def _log(folder: Path) -> None:
                    capture_output=True, env={**os.environ, "PYTHONPATH": PYTHONPATH})  # fmt: skip
 
 
+def _products(folder: Path) -> None:
+    """Times of matrix products, and an old file of learnt times."""
+    sizes = [2**power for power in range(5, 14)]
+    lines = [f"gemm,bf16,{size},4096,4096,{20 + size / 20}" for size in sizes]
+    (folder / "points.csv").write_text("\n".join(["op,dtype,m,n,k,measured_us", *lines]) + "\n", "utf-8")
+    (folder / "l.toml").write_text("# what was there\n", "utf-8")
+
+
 def _model(folder: Path) -> None:
     (folder / "model.py").write_text(MODEL, "utf-8")
+    (folder / "out").mkdir()
 
 
 WRITERS = (
@@ -95,6 +106,9 @@ WRITERS = (
     Writer("roofline", ("roofline", RAW, "-o", "r.svg"), ("r.svg",), _old_output("r.svg")),
     Writer("history", ("history", "runs", "-o", "h.html"), ("h.html",), _runs),
     Writer("log", ("advise", CONFLICTS, "--against", CONFLICTS, "--log", "changes.md"), ("changes.md",), _log, appends=True),
+    Writer(
+        "learn", ("estimate", "points.csv", "--learn", "--measured-on", "b200", "-o", "l.toml"), ("l.toml",), _products
+    ),
     Writer("join", ("parse", RAW, "--times", "t.sqlite", "-o", "j.parquet", "--anyway"), ("j.parquet",), _timeline),
     Writer(
         "profile", ("profile", "model.py:make", "--tool", "operators", "--phase", "forward", "-o", "out"), ("out",), _model,
@@ -119,18 +133,29 @@ def library() -> Path:
     return made
 
 
-def run(writer: Writer, folder: Path, kind: str, at: int) -> tuple[int, str, int]:
-    """Exit code, what was said on stderr, and the number of writes, with a fault at write `at`; 0 for none."""
-    counter = folder.with_name(f"{folder.name}.counter")
+def run(writer: Writer, folder: Path, kind: str, at: int) -> tuple[int, str, list[str]]:
+    """Exit code, what was said on stderr, and the file of each write, with a fault at write `at`; 0 for none."""
+    counter, log = (folder.with_name(f"{folder.name}.{name}") for name in ("counter", "log"))
     counter.write_bytes(bytes(8))
+    log.write_bytes(b"")
     environment = {
         **os.environ, "PYTHONPATH": PYTHONPATH, "LD_PRELOAD": str(library()), "FAULT_COUNTER": str(counter),
-        "FAULT_FOLDER": f"{folder}/", "FAULT_KIND": kind, "FAULT_AT": str(at), "PYTHONDONTWRITEBYTECODE": "1",
-        "XDG_CACHE_HOME": str(folder / ".cache"), "OMP_NUM_THREADS": "1",
+        "FAULT_LOG": str(log), "FAULT_FOLDER": f"{folder}/", "FAULT_KIND": kind, "FAULT_AT": str(at),
+        "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": str(folder / ".cache"), "OMP_NUM_THREADS": "1",
     }  # fmt: skip
-    command = [*PROGRAM, *(str(folder / word) if _is_output(word, writer) else word for word in writer.command)]
+    command = [*PROGRAM, *(f"{folder}/{word}" if _is_output(word, writer) else word for word in writer.command)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=PATIENCE_S, check=False)
-    return done.returncode, done.stderr.decode("utf-8", "replace"), struct.unpack("q", counter.read_bytes())[0]
+    return done.returncode, done.stderr.decode("utf-8", "replace"), log.read_text("utf-8").splitlines()
+
+
+def of_each_row(files: list[str]) -> list[int]:
+    """The numbers, from 1, of the first two, the middle and the last two of the writes in a row to one file."""
+    found, first = list[int](), 1
+    for _, row in groupby(files):
+        last = first + len(list(row)) - 1
+        found += sorted({first, min(first + 1, last), (first + last) // 2, max(last - 1, first), last})
+        first = last + 1
+    return found
 
 
 def _is_output(word: str, writer: Writer) -> bool:
@@ -169,6 +194,8 @@ def _broken(name: str, data: bytes) -> str:
                 pq.read_table(file.name)
         elif name.endswith(".json"):
             json.loads(data)
+        elif name.endswith(".toml"):
+            tomllib.loads(data.decode())
     except Exception as error:
         return str(error)
     endings = {".html": b"</html>", ".svg": b"</svg>"}
@@ -181,18 +208,21 @@ class Account:
     """What happened with the faults of one command."""
 
     writes: int = 0
+    places: int = 0
     faults: int = 0
     lost: list[str] = field(default_factory=list)
 
 
 def inject(writer: Writer, folder: Path, first: int = 1, every: int = 1, kinds: tuple[str, ...] = FAULTS) -> Account:
-    """Run a command with each fault at each `every`th write from `first` on, in a folder of its own each time."""
+    """Run a command with each fault at each `every`th place from `first` on, in a folder of its own each time."""
     account = Account()
     whole = _fresh(writer, folder / "whole")
-    code, said, account.writes = run(writer, whole, "count", 0)
+    code, said, files = run(writer, whole, "count", 0)
     assert code == 0, said
+    places = of_each_row(files)
+    account.writes, account.places = len(files), len(places)
     for kind in kinds:
-        for at in range(first, account.writes + 1, every):
+        for at in places[first - 1 :: every]:
             place = _fresh(writer, folder / f"{kind}-{at}")
             before = visible(place, writer)
             code, said, _ = run(writer, place, kind, at)
@@ -238,8 +268,8 @@ def main(arguments: list[str]) -> int:
     """Inject faults into the named command, or all, and print what was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", choices=[writer.name for writer in WRITERS])
-    parser.add_argument("--first", type=int, default=1, help="the first write to inject at")
-    parser.add_argument("--every", type=int, default=1, help="inject at each so many writes")
+    parser.add_argument("--first", type=int, default=1, help="the first place to inject at")
+    parser.add_argument("--every", type=int, default=1, help="inject at each so many places")
     asked = parser.parse_args(arguments)
     found = 0
     for writer in WRITERS:
@@ -249,8 +279,8 @@ def main(arguments: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="ncu-bench-write-faults-") as folder:
             account = inject(writer, Path(folder).resolve(), asked.first, asked.every)
         found += len(account.lost)
-        print(f"{writer.name}: {account.faults} faults in {account.writes} writes, {len(account.lost)} losses, "
-              f"{time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
+        print(f"{writer.name}: {account.faults} faults in {account.places} places of {account.writes} writes, "
+              f"{len(account.lost)} losses, {time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
         for one in account.lost:
             print(f"  {one}", flush=True)
     return int(found > 0)

@@ -19,7 +19,7 @@ from tests.nightly import account, parts
 from tests.nightly.account import Tried
 from tests.nightly.parts import LEFT, Case
 from tests.support.pages import tried
-from tests.support.write_faults import WRITERS
+from tests.support.write_faults import WRITERS, of_each_row
 
 pytestmark = pytest.mark.slow
 
@@ -119,6 +119,10 @@ class TestThePages:
         page = tried.by_case({"mutated: csv": Tried("abc", "2026-01-02", 20_000, None, 1, 9.0, [0])})
         assert "| mutated: csv | 20,000 |  | 1 | 0.5 % | 2026-01-02 | abc |" in page
         assert "| mutated: kineto | not run |" in page
+
+
+def test_faults_meet_every_file_and_the_ends_of_each_row_of_writes() -> None:
+    assert of_each_row(["part"] * 9 + ["whole"] + ["part"] * 2) == [1, 2, 5, 8, 9, 10, 11, 12]
 
 
 def test_the_values_of_a_format_are_compared_and_counted() -> None:
