@@ -17,12 +17,13 @@ from tests.support.kept_sass import use_kept_sass
 from tests.support.models.models_here import called_with_models
 from tests.support.nightly import by_day
 from tests.support.pages.examples import (
+    ON_A_GPU,
     PAGES,
-    PLANNED,
     Example,
     examples,
     readers_files,
     readers_runs,
+    use_a_stand_in_gpu,
     with_names_on_pages,
 )
 from tests.support.reports import needs_shared_reports
@@ -52,7 +53,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def failure(example: Example, folder: Path) -> str:
     """What is wrong with an example; "" if it works."""
     words = typed(example, folder)
-    found = served(words, folder) if words[:1] == ["mcp"] else called_with_models(*words, cwd=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        if example.command in ON_A_GPU:
+            use_a_stand_in_gpu(folder, patch)
+        found = served(words, folder) if words[:1] == ["mcp"] else called_with_models(*words, cwd=folder)
     if example.goes_to:
         (folder / example.goes_to).write_text(found.out, encoding="utf-8")
     return (
@@ -80,8 +84,6 @@ def typed(example: Example, folder: Path) -> list[str]:
     words = [
         path for word in words for path in (sorted(map(str, folder.glob(word))) if word.endswith("/*") else [word])
     ]
-    if example.command in PLANNED:
-        return [words[0], "--dry-run", *words[1:]]
     if words[:1] not in (["profile"], ["bench"]) or "--dry-run" in words:
         return words
     measures = words[0] == "bench" and not (folder / words[1]).exists()
@@ -119,5 +121,5 @@ def test_the_trace_that_the_page_on_shapes_records_has_flops(folder: Path, monke
     assert flops["aten::addmm"] == 2 * 8 * 64 * 64 + 8 * 64
 
 
-def test_what_is_only_planned_is_on_a_page() -> None:
-    assert set(PLANNED) <= {example.command for page in PAGES for example in examples(page)}
+def test_what_is_run_with_a_stand_in_gpu_is_on_a_page() -> None:
+    assert set(ON_A_GPU) <= {example.command for page in PAGES for example in examples(page)}

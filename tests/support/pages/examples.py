@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -18,26 +19,28 @@ import pytest
 from ncu_tools.cli import cli
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.parsers.derived.test_inductor_sources import graph_folder
+from tests.support import stand_in_nvml
 from tests.support.kept_sass import BINARIES
 from tests.support.models.models_here import called_with_models
+from tests.support.stand_in_nsys import counted_timeline, write_nsys, write_nvidia_smi
 from tests.support.warp_files import iket
 from tests.support.warp_pipelines import Kernel, simulated
 from tests.tools.kernels.test_sampled_gpus import timeline
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PLANNED = (
+ON_A_GPU = (
     "ncu-bench profile --tool nsys --power -- python train.py",
     "ncu-bench profile --tool nsys --gpu-metrics -- python train.py",
     "ncu-bench profile --tool nsys -- python train.py",
     "ncu-bench profile --budget 60s -- python train.py",
-    "ncu-bench profile resnet18 --tool torch --metrics dram,sm",
     "ncu-bench profile --nproc 4 -- train.py",
 )
-"""Commands that record a GPU, or ranks on several: a test runs them with --dry-run, up to the programs that they start."""
+"""Commands that record a GPU: a test runs them with stand-ins for nsys, ncu, nvidia-smi and NVML (`use_a_stand_in_gpu`)."""
 STAND_INS = {
     "resnet50 --on cuda --batch-size 1,8,64 --power": "squeezenet1_1 --on cpu --batch-size 1,2",
-    "--tool nsys --power": "--tool nsys",
     "resnet50 vit_b_16": "resnet18 squeezenet1_1",
+    "resnet18 --tool torch": "squeezenet1_1 --tool torch",
+    "--nproc 4": "--nproc 2",
     "--batch-size 1,8,32": "--batch-size 1,2",
     "hf:llama-3.2-1b": "hf:gpt2",
     "128,512 --context-length 512,2048": "8,16 --context-length 16,32",
@@ -216,12 +219,22 @@ def readers_files(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "ncu").chmod(0o755)
+    (folder / "gpu").mkdir()
+    (folder / "gpu" / "ncu").symlink_to(folder / "ncu")
+    write_nvidia_smi(folder / "gpu")
+    write_nsys(folder / "gpu", counted_timeline(folder / "gpu" / "timeline.sqlite"))
     drawn = np.random.default_rng(1)
     pipeline = Kernel(drawn.uniform(300, 400, (14, 8)), drawn.uniform(500, 600, (14, 8, 1)), sms=4)
     timeline(folder)
     graph_folder(folder / "torch_compile_debug" / "run" / "torchinductor" / "model__0")
     (folder / "softmax.csv").write_text(REPORTS["report.csv"].read_text("utf-8").replace("triad", "softmax_"), "utf-8")
     (folder / "iket.trace.json").write_bytes(iket(simulated(pipeline).trace()))
+
+
+def use_a_stand_in_gpu(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Put the stand-ins of a machine with an H100 before all programs, until the patch ends: those of `readers_files`."""
+    patch.setenv("PATH", str(folder / "gpu"), prepend=os.pathsep)
+    patch.setitem(sys.modules, "pynvml", stand_in_nvml)
 
 
 def with_names_on_pages(content: bytes) -> bytes:

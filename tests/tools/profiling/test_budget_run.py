@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shlex
 
@@ -11,8 +10,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_parsers.parquet.reader import read_launches
 
 from ncu_tools.profiling.profile_request import seconds_of
-from tests.conftest import SAMPLES
-from tests.support.timelines import KERNELS, database, kernel
+from tests.support.stand_in_nsys import counted_timeline, write_nsys, write_nvidia_smi
 from tests.whole.test_profile_with_a_stand_in import Bench, bench
 
 pytestmark = pytest.mark.slow
@@ -20,39 +18,11 @@ pytestmark = pytest.mark.slow
 __all__ = ["bench"]
 
 
-def sampled_kernels() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
-    """Name, grid and block of the launches of the stand-in for ncu."""
-    with (SAMPLES / "d01-wide-raw.csv").open(encoding="utf-8") as stream:
-        header, _, *rows = csv.reader(line for line in stream if line.startswith('"'))
-    places = [header.index(name) for name in ("Kernel Name", "Grid Size", "Block Size")]
-
-    def shape(text: str) -> tuple[int, ...]:
-        return tuple(int(part) for part in text.strip("()").split(","))
-
-    return [(row[places[0]], shape(row[places[1]]), shape(row[places[2]])) for row in rows]
-
-
 @pytest.fixture
 def traced(bench: Bench) -> Bench:
-    """A stand-in for nsys whose timeline has the sample's kernels, 1 ms each, and a short one that is not counted."""
-    launches = [*sampled_kernels(), ("void other(int)", (1, 1, 1), (32, 1, 1))]
-    names = list(dict.fromkeys(name for name, _, _ in launches))
-    rows, at = [], 0
-    for number, (name, grid, block) in enumerate(launches):
-        length = 1_000_000 if name != "void other(int)" else 1000
-        shapes = {f"{kind}{axis}": size for kind, sizes in (("grid", grid), ("block", block))
-                  for axis, size in zip("XYZ", sizes, strict=True)}  # fmt: skip
-        rows.append({**kernel(at, number, end=at + length, name=names.index(name) + 1), **shapes})
-        at += length + 10
-    timeline = database(bench.folder / "timeline.sqlite", {KERNELS: rows}, names)
-    script = bench.folder / "empty" / "nsys"
-    script.write_text(
-        "#!/bin/sh\n[ $1 = --version ] && echo NVIDIA Nsight Systems version 2022.4.2 && exit 0\n"
-        f'if [ $1 = export ]; then /bin/cp "{timeline}" "$7"; exit; fi\n'
-        'while [ $# -gt 0 ]; do [ "$1" = --output ] && out=$2; shift; done\n'
-        "printf 'NVIDIA Tegra Profiler Report 1.\\n' > \"$out.nsys-rep\"\n"
-    )
-    script.chmod(0o755)
+    """A machine with a stand-in for nsys too, whose timeline has what ncu counts and a launch that it does not."""
+    timeline = counted_timeline(bench.folder / "timeline.sqlite")
+    write_nsys(bench.folder / "empty", timeline, version="2022.4.2")
     return bench
 
 
@@ -75,9 +45,7 @@ class TestABudget:
         assert sum(launch["flops"] is not None for launch in launches) >= 6
 
     def test_samples_gpu_metrics_in_the_timeline_and_counts_without_them(self, traced: Bench) -> None:
-        nvidia_smi = traced.folder / "empty" / "nvidia-smi"
-        nvidia_smi.write_text("#!/bin/sh\necho '0, NVIDIA H100, 9.0, 570.86.15, 81559'\n")
-        nvidia_smi.chmod(0o755)
+        write_nvidia_smi(traced.folder / "empty")
         result = traced.profile("asked", "--budget", "60s", "--metrics", "dram", "--gpu-metrics", "20000")
         assert result.code == 0, result.err
         (timeline,) = json.loads((traced.run / "timeline" / "manifest.json").read_text("utf-8"))["tool_runs"]

@@ -24,12 +24,12 @@ from tests.support import stand_in_nvml
 from tests.support.called_here import called_here
 from tests.support.installed import needs_nsys
 from tests.support.ran import ran
+from tests.support.stand_in_nsys import REPORT, write_nsys, write_nvidia_smi
 from tests.support.timelines import KERNELS, database, gpu_metric_names, gpu_metric_samples, kernel
 from tests.tools.cli.test_cli import Result
 from tests.whole.test_profile_with_a_stand_in import MAIN, Bench
 
 US = 1000
-REPORT = "printf 'NVIDIA Tegra Profiler Report 1.\\n' > \"$out.nsys-rep\"\n"
 PERMISSION = (
     "echo 'Illegal --gpu-metrics-devices argument: all.'\n"
     "echo 'Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM.'\nexit 1\n"
@@ -53,20 +53,11 @@ class Traced(Bench):
             tables["TARGET_INFO_GPU_METRICS"] = gpu_metric_names("DRAM Read Bandwidth [Throughput %]")
             tables["GPU_METRICS"] = gpu_metric_samples(times, [60] * 20)
         timeline = database(self.folder / "timeline.sqlite", tables, ["triad"])
-        self.script("nsys", (
-            "[ $1 = --version ] && echo NVIDIA Nsight Systems version 2025.1.1 && exit 0\n"
-            f'if [ $1 = export ]; then /bin/cp "{timeline}" "$7"; exit; fi\n'
-            'while [ $# -gt 0 ]; do [ "$1" = --output ] && out=$2; shift; done\n' + does
-        ))  # fmt: skip
+        write_nsys(self.folder / "empty", timeline, does)
         if gpu:
-            self.script("nvidia-smi", "echo '0, NVIDIA H100, 9.0, 570.86.15, 81559'\n")
+            write_nvidia_smi(self.folder / "empty")
         command = [*MAIN, "profile", "--tool", "nsys", *options, "-o", str(self.run), "--", "python", "-c", "pass"]
         return self.call(command, self.environment("asked"))
-
-    def script(self, name: str, does: str) -> None:
-        file = self.folder / "empty" / name
-        file.write_text(f"#!/bin/sh\n{does}")
-        file.chmod(0o755)
 
 
 @pytest.fixture
@@ -90,6 +81,11 @@ class TestARun:
         result = bench.trace(REPORT, "--gpu-metrics", "200", samples=False)
         assert result.code == 0, result.err
         assert "GPU metrics were asked for, and the timeline has none; ncu-bench doctor says what" in result.err
+
+    def test_that_asks_for_no_samples_misses_none(self, bench: Traced) -> None:
+        result = bench.trace(REPORT, samples=False)
+        assert result.code == 0, result.err
+        assert "GPU metrics" not in result.err
 
     def test_without_a_gpu_asks_for_none(self, bench: Traced) -> None:
         result = bench.trace(REPORT, "--gpu-metrics", gpu=False, samples=False)
