@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.run_files import REPORTS
-from ncu_launch.profile.plan import default_folder, make_plan
+from ncu_launch.profile.plan import PYTORCH_TOOL, default_folder, make_plan
 from ncu_launch.profile.run_outcome import explain
 from ncu_launch.profilers.rank_environment import place_here
 from ncu_launch.profilers.traced_program import NOT_SAMPLED, SAMPLE
@@ -116,7 +116,8 @@ def _profile_once(request: ProfileRequest, folder: Path, listener: Listener) -> 
         raise nothing_collected(parsed, failure or why_no_operators(manifest), folder)
     notes = [*parsed.notes, *([parsed.mismatch] if parsed.mismatch else [])]
     says_why = any(note.startswith(NOT_SAMPLED) for note in manifest.notes)
-    asked = request.run.gpu_metrics is not None or SAMPLE in plan.command
+    by_pytorch = plan.tool == PYTORCH_TOOL and request.run.samples_by_pytorch and SAMPLE in plan.command
+    asked = request.run.gpu_metrics is not None or by_pytorch
     if asked and not says_why and "sampled_samples" not in parsed.table.column_names:
         notes.append(
             "GPU metrics were asked for, and the timeline has none; ncu-bench doctor says what nsys and PyTorch may "
