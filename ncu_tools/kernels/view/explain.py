@@ -254,5 +254,5 @@ def _fact(view: KernelView, part: str, key: str, entry: Mapping[str, object]) ->
     numbers = [number]
     if fact is not None and fact.of is not None:
         numbers.append(ExplainedNumber("against", "of", f"compared with: {entry['of']}", unit, "", fact.of, None, []))
-    formulas = [] if formula == metrics[0] else [formula]
-    return ExplainedName(key, "fact", outcome, numbers, GUIDE, formulas=formulas)
+    formulas, means = [] if formula == metrics[0] else [formula], str(entry["means"])
+    return ExplainedName(key, "fact", outcome, numbers, GUIDE, means[:1].upper() + means[1:], formulas)

@@ -15,7 +15,8 @@ from ncu_tools.kernels.hotspots import SEVERAL_AS_ONE
 from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.source.source_text import COLLECT
-from ncu_tools.kernels.view.facts import Fact
+from ncu_tools.kernels.source.stalls import stalls
+from ncu_tools.kernels.view.facts import Fact, parts
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult
 from ncu_tools.kernels.view.occupancy import BLOCKS, REGISTERS, OccupancyStep
 from ncu_tools.numbers.number_format import FORMATS, counted, percent
@@ -36,6 +37,7 @@ MISSING_NAMED = 4
 """Most facts of a part that the note on uncollected ones names; JSON has all."""
 WHY_OUT_OF_RANGE = "counters of different passes, or a launch too short to be measured: profile a longer one"
 ALL_FAILED = "all of its launches failed, so nothing is known of it: see what the program and ncu printed"
+STEP_MEANS = "theoretical occupancy with the next smaller need that lets one more block fit an SM"
 SAID_OF_RULES = {
     AGREED: "ours agrees", FINER: "ours is finer", SILENT: "ours is silent", WITH_REASON: "ours contradicts",
     WITHOUT: "ours contradicts without a reason",
@@ -47,7 +49,8 @@ Row = dict[str, Any]
 def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> list[Row]:
     """The rows of one of `PARTS`: "title", "value", "against" and "spread" as texts or None.
 
-    Rows of shares have "share" too, a fraction of 1; rows of NVIDIA's rules have "message", the full text.
+    Rows of shares have "share" too, a fraction of 1; rows of NVIDIA's rules have "message", the full text. Rows whose
+    title is a term have "means", a sentence on it; those of facts have "metric", what was counted.
     """
     first = _shape_rows(view) if part == "identity" else ()
     return [*first, *map(_fact_row, view.of_part(part)), *_more_rows(view, part, most_rules)]
@@ -112,7 +115,9 @@ def written(kind: str, value: float) -> str:
 def _fact_row(fact: Fact) -> Row:
     least, value, most = (written(fact.kind, one) for one in (fact.low, fact.value, fact.high))
     spread = None if least == most else f"{least} to {most}"
-    row = {"title": fact.title, "value": value, "spread": spread, "against": _against(fact), "metric": fact.metric}
+    means = parts()[fact.part][fact.key]["means"]
+    row = {"title": fact.title, "value": value, "spread": spread, "against": _against(fact), "means": means,
+           "metric": fact.metric}  # fmt: skip
     return row if fact.share is None else {**row, "share": fact.share}
 
 
@@ -137,7 +142,9 @@ def _more_rows(view: KernelView, part: str, most_rules: int) -> Iterator[Row]:
     elif part == "scheduler":
         for stall in view.stalls[:STALLS_SHOWN]:
             cycles = None if stall.per_issue is None else f"{stall.per_issue:.2f} cycles per issue"
-            yield {"title": f"stalled: {stall.reason}", **_share(stall.share), "against": cycles}
+            known = stalls().get(stall.reason.replace(" ", "_"))
+            means = {"means": f"time in which a warp does not issue: {known.meaning}"} if known else {}
+            yield {"title": f"stalled: {stall.reason}", **_share(stall.share), "against": cycles, **means}
         for place in view.places:
             stalled = None if place.stall is None else f"of all samples; most stalled by {place.stall}"
             yield {"title": f"samples at {place.place}", **_share(place.share), "against": stalled}
@@ -145,7 +152,8 @@ def _more_rows(view: KernelView, part: str, most_rules: int) -> Iterator[Row]:
         for kind, count in sorted(view.mix.by_kind.items(), key=lambda item: -item[1]):
             share = count / view.mix.total
             if share >= SHORTEST_SHARE:
-                yield {"title": f"instructions: {kind.replace('_', '/')}", **_share(share)}
+                of_all = "instructions of this kind that warps executed, of all that they executed"
+                yield {"title": f"instructions: {kind.replace('_', '/')}", **_share(share), "means": of_all}
     elif part == "verdict":
         yield from _verdict_rows(view, most_rules)
 
@@ -155,11 +163,15 @@ def _share(share: float | None) -> Row:
 
 
 def _shape_rows(view: KernelView) -> Iterator[Row]:
-    for title, shapes in (("grid", view.grids), ("block", view.blocks)):
+    for title, shapes, unit in (
+        ("grid", view.grids, "blocks of a launch"),
+        ("block", view.blocks, "threads of a block"),
+    ):
+        means = f"{unit} in x, y and z"
         if len(shapes) == 1 and title not in _contradicted(view):
-            yield {"title": title, "value": " x ".join(map(str, shapes[0]))}
+            yield {"title": title, "value": " x ".join(map(str, shapes[0])), "means": means}
         elif len(shapes) > 1:
-            yield {"title": title, "value": counted(len(shapes), "shape", "shapes")}
+            yield {"title": title, "value": counted(len(shapes), "shape", "shapes"), "means": means}
 
 
 def _identity_rows(view: KernelView) -> Iterator[Row]:
@@ -169,7 +181,8 @@ def _identity_rows(view: KernelView) -> Iterator[Row]:
         yield {"title": FULL_NAME, "value": None, "against": fitted_names([full], LONGEST_NAME)[full] + cut}
     if view.hotspot.time_share is not None:
         of = "selected launches'" if view.of_selection else "run's"
-        yield {"title": f"share of the {of} time", **_share(view.hotspot.time_share)}
+        means = "time of all launches of the kernel, of that of every kernel"
+        yield {"title": f"share of the {of} time", **_share(view.hotspot.time_share), "means": means}
     for title, value in view.conditions.items():
         yield {"title": title, "value": value}
 
@@ -194,23 +207,28 @@ def _bound_rows(view: KernelView) -> Iterator[Row]:
         if spot.headroom_ns:
             mean_of = "a mean of " if spot.launches > 1 else ""  # above the median, if some launches are long
             saves = f"reaching it saves {mean_of}{FORMATS['time'](spot.headroom_ns / spot.launches)}"
-        yield {"title": f"{spot.bound}, the nearest roof, reached", **_share(spot.bound_fraction), "against": saves}
+        means = "the roof of which the kernel reaches the largest share: a peak of bytes or FLOPs per second"
+        yield {"title": f"{spot.bound}, the nearest roof, reached", **_share(spot.bound_fraction), "against": saves,
+               "means": means}  # fmt: skip
 
 
 def _occupancy_rows(view: KernelView) -> Iterator[Row]:
     found = view.occupancy
     if found.theoretical is None and found.calculated is not None:
-        yield {"title": "theoretical occupancy, as calculated", **_share(found.calculated.fraction)}
+        means = parts()["occupancy"]["theoretical"]["means"]
+        yield {"title": "theoretical occupancy, as calculated", **_share(found.calculated.fraction), "means": means}
     for resource, blocks in found.blocks_by.items():
         limits = "the limit" if resource in found.limiters else None
         title = "blocks per SM at most" if resource == BLOCKS else f"blocks per SM by {resource}"
-        yield {"title": title, "value": str(blocks), "against": limits}
+        means = "blocks that fit an SM if nothing else limits them; the smallest of these numbers counts"
+        yield {"title": title, "value": str(blocks), "against": limits, "means": means}
     for step in found.steps:
         title = "with fewer registers" if step.resource == REGISTERS else "with less shared memory"
-        yield {"title": title, **_share(step.fraction), "against": _step_words(step)}
+        yield {"title": title, **_share(step.fraction), "against": _step_words(step), "means": STEP_MEANS}
     if found.joint_steps:
         both = ", ".join(_step_words(step) for step in found.joint_steps)
-        yield {"title": "with less of both limits", **_share(found.joint_steps[0].fraction), "against": both}
+        yield {"title": "with less of both limits", **_share(found.joint_steps[0].fraction), "against": both,
+               "means": STEP_MEANS}  # fmt: skip
 
 
 def _step_words(step: OccupancyStep) -> str:

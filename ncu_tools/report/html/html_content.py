@@ -48,6 +48,7 @@ from ncu_tools.report.html.page_columns import (
     docs_of_columns,
     kernel_columns,
     meanings_in,
+    meanings_of_rows,
     summary_columns,
     table_of,
     timed,
@@ -183,7 +184,7 @@ def content(
     if parts := parts_content(known, rows, room_beside(plain, PARTS_LETTERS)):
         plain["parts"] = _plain(parts)
     plain |= _plain(_inside(runs, labels, rows, group, plain))
-    plain["meanings"] = meanings_in(plain)
+    plain["meanings"] = meanings_in(plain) | meanings_of_rows(plain.get("parts"))
     if "timeline" in plain:
         plain[FINE_PARTS] = fine.add_to(
             plain["timeline"], max(min(FINE_LETTERS, PAGE_LETTERS - len(embedded(plain))), 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any
 
@@ -91,6 +91,13 @@ def meanings_in(content: Any) -> dict[str, tuple[str, str, str, str]]:
         if isinstance(one, (dict, list, tuple)):
             found |= meanings_in(one)
     return found
+
+
+def meanings_of_rows(parts: Mapping[str, Any] | None) -> dict[str, tuple[str, str, str, str]]:
+    """The same for titles of rows in the parts of kernels, by "row-" and the index of the title."""
+    if parts is None:
+        return {}
+    return {f"row-{index}": (parts["texts"][int(index)], means, "", "") for index, means in parts["means"].items()}
 
 
 def docs_of_columns() -> str | None:

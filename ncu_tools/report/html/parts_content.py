@@ -101,9 +101,10 @@ def _rules_in_short(rules: Sequence[RuleResult]) -> str | None:
 def parts_content(runs: Mapping[str, RunKernels], rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, Any]:
     """The parts of the page's kernels (`rows` with run, kernel and device) by their row, in `room` characters of JSON.
 
-    Titles and notes are stored once in "texts", and kernels hold their indices. {} if no kernel has any counter.
+    Titles and notes are stored once in "texts", and kernels hold their indices; "means" has the meaning of titles by
+    their index. {} if no kernel has any counter.
     """
-    texts = dict[str, int]()
+    texts, means = dict[str, int](), dict[int, str]()
     kernels = dict[str, dict[str, Any]]()
     notes = list[str]()
     for number, row in enumerate(rows):
@@ -111,18 +112,20 @@ def parts_content(runs: Mapping[str, RunKernels], rows: Sequence[Mapping[str, An
         if view is None:
             continue
         before = len(texts)
-        made = _parts_of(view, texts)
-        room -= len(embedded([made, list(texts)[before:]]))
+        made = _parts_of(view, texts, means)
+        new = [text for text in texts.items() if text[1] >= before]
+        room -= len(embedded([made, *((text, means.get(index)) for text, index in new)]))
         if room < 0 or len(kernels) == KERNELS_WITH_PARTS:
             notes.append("more kernels have seven parts than there is room for; ncu-bench kernel shows them")
             break
         kernels[str(number)] = made
     if not kernels:
         return {}
-    return {"names": PARTS, "texts": list(texts), "fields": ROW_FIELDS, "kernels": kernels, "notes": notes}
+    return {"names": PARTS, "texts": list(texts), "means": means, "fields": ROW_FIELDS, "kernels": kernels,
+            "notes": notes}  # fmt: skip
 
 
-def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
+def _parts_of(view: KernelView, texts: dict[str, int], means: dict[int, str]) -> dict[str, Any]:
     """A kernel's rows by part, each the index of its title and `ROW_FIELDS`, without unknown trailing fields."""
     parts = {}
     for part in PARTS:
@@ -134,7 +137,10 @@ def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
             values.append(texts.setdefault(row["metric"], len(texts)) if "metric" in row else None)
             while values and values[-1] is None:
                 values.pop()
-            found.append([texts.setdefault(row["title"], len(texts)), *values])
+            title = texts.setdefault(row["title"], len(texts))
+            found.append([title, *values])
+            if "means" in row:
+                means[title] = row["means"]
         if found:
             parts[part] = found
     return {

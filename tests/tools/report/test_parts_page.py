@@ -374,9 +374,21 @@ class TestInChromium:
             assert all(heads)
             assert one.locator("tbody td").count() == rows * (len(heads) - 1)
 
-    def test_a_title_has_the_counter_that_it_was_read_from_as_a_tip(self, opened: Opened) -> None:
-        tips = {one.inner_text(): one.get_attribute("title") for one in opened.page.locator("#parts th[title]").all()}
-        assert tips["registers per thread"] == "launch__registers_per_thread"
+    def test_a_title_has_a_tip_with_its_meaning_its_counter_and_its_place_in_the_documentation(
+        self, opened: Opened
+    ) -> None:
+        tip = opened.page.locator("#meaning")
+        opened.page.hover("#parts .identity th:has-text('registers per thread')")
+        tip.wait_for()
+        assert "Registers that each thread is given." in tip.inner_text()
+        assert "Counter: launch__registers_per_thread" in tip.inner_text()
+        place = str(tip.locator("a").first.get_attribute("href"))
+        assert opened.page.locator(f"{place} + dd").text_content() == "registers that each thread is given"
+
+    def test_a_title_without_a_tip_is_a_sentence_or_the_name_of_a_place(self, opened: Opened) -> None:
+        bare = opened.page.locator("#parts th[scope=row]:not([data-means])").all_inner_texts()
+        assert opened.page.locator("#parts th[data-means]").count() > 10
+        assert [one for one in bare if len(one.split()) < 4 and not one.startswith("samples at ")] == []
 
     def test_the_rest_of_a_rule_unfolds_by_keyboard_and_is_open_on_paper(self, opened: Opened) -> None:
         rest = opened.page.locator("#parts details p")

@@ -100,8 +100,9 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
       if (name === "value" && has(row, "share")) drawShare(cell, row[at.get("share")]);
       return cell;
     });
-    const counted = has(row, "metric") ? { title: content.texts[row[at.get("metric")]] } : {};
-    return element("tr", {}, element("th", { scope: "row", ...counted }, titleOf(row)), ...cells);
+    const means = row[0] in content.means ? { "data-means": `row-${row[0]}` } : {};
+    const counted = has(row, "metric") ? { "data-counter": content.texts[row[at.get("metric")]] } : {};
+    return element("tr", {}, element("th", { scope: "row", ...means, ...counted }, titleOf(row)), ...cells);
   }
 
   // All that a rule says unfolds below its title, which has a sentence or two of it.

@@ -1,7 +1,7 @@
 "use strict";
 // What a title means: its meaning, unit and gaps from the registry of columns, beside the title that is hovered or has
 // the focus, with a link to its place among all of them at the end of the page, and to the documentation where the
-// package says its address. Titles have the key of their column in `data-means`.
+// package says its address. Titles have the key of their column in `data-means`, and what was counted in `data-counter`.
 
 function explainTitles(meanings, docs) {
   const WAIT = 250; // ms
@@ -16,9 +16,10 @@ function explainTitles(meanings, docs) {
       element("strong", {}, title),
       element("p", {}, `${capital(meaning)}.`),
       ...(unit ? [element("p", { class: "hint" }, `Unit of CSV and JSON: ${unit}`)] : []),
+      ...(node.dataset.counter ? [element("p", { class: "hint" }, `Counter: ${node.dataset.counter}`)] : []),
       ...(missing ? [element("p", { class: "hint" }, `Empty: ${missing}`)] : []),
-      element("a", { href: `#column-${node.dataset.means}` }, "All columns"),
-      ...(docs ? [" · ", element("a", { href: docs, target: "_blank", rel: "noreferrer" }, "Documentation")] : []),
+      element("a", { href: `#column-${node.dataset.means}` }, "Documentation of all titles"),
+      ...(docs ? [" · ", element("a", { href: docs, target: "_blank", rel: "noreferrer" }, "Documentation on the web")] : []),
     );
     node.setAttribute("aria-describedby", "meaning");
     tip.hidden = false;
@@ -57,7 +58,7 @@ function explainTitles(meanings, docs) {
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
   tip.addEventListener("click", hide);
 
-  // Every column of the page with its meaning, folded at its end.
+  // The documentation of every title of the page, folded at its end.
   function glossary() {
     const rows = Object.entries(meanings).map(([key, [title, meaning, unit, missing]]) => [
       element("dt", { id: `column-${key}` }, title),
@@ -66,7 +67,7 @@ function explainTitles(meanings, docs) {
     const node = element(
       "details",
       { id: "columns" },
-      element("summary", {}, "What the columns mean"),
+      element("summary", {}, "Documentation: what the titles mean"),
       element("dl", { class: "manifest words" }, ...rows.flat()),
     );
     return node;

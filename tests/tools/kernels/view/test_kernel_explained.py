@@ -142,6 +142,10 @@ def test_markdown_has_a_row_for_each_number() -> None:
     assert "| found when | top\\_stall\\_share | top\\_stall\\_share \\>= 0.3 |" in result.stdout
 
 
+def test_a_fact_says_what_it_counts() -> None:
+    assert explain(kernel_view(table(launch("k", {}, ns=1e5))), "l1_hit_rate").says == "Sectors that are found in the L1 cache"
+
+
 def test_an_unknown_name_and_two_runs_are_wrong_usage() -> None:
     assert ran("kernel", SAMPLE, "--explain", "zzzz").exit_code == 2
     assert "--explain goes with one run" in ran("kernel", SAMPLE, "--explain", "tail", "--against", SAMPLE).stderr
