@@ -29,7 +29,6 @@ from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from ncu_launch.errors import NcuBenchError
     from ncu_parsers.sources.sources import Source
 
@@ -154,18 +153,12 @@ def command(
 
 def _advice_of(run: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Advice]:
     """The run and the advice on it, by what kind of run it is."""
+    from ncu_tools.kernels.view.kernel_view import has_counters
     from ncu_tools.runs.loading import load_only
 
     loaded = load_only(run, only, reading=reading)
-    return loaded, ADVISERS[_kind_of(loaded.table)](run, loaded, reading)
-
-
-def _kind_of(launches: pa.Table) -> str:
-    """ "counters" where ncu counted some launch, else "times"."""
-    from ncu_parsers.schema import tables
-
-    sources = {source or "" for source in tables.codes(launches, "source")[1]}
-    return "counters" if any(source.startswith("ncu") for source in sources) else "times"
+    advice = _of_counters if has_counters(loaded.table) else _of_times
+    return loaded, advice(run, loaded, reading)
 
 
 def _of_counters(run: str, loaded: Run, reading: Callable[[Source], None]) -> Advice:
@@ -190,13 +183,6 @@ def _of_times(run: str, loaded: Run, reading: Callable[[Source], None]) -> Advic
     from ncu_parsers.parse.sampled_timeline import read_sampled_timeline
 
     return without_counters(loaded.table, read_sampled_timeline(source))
-
-
-ADVISERS: dict[str, Callable[[str, Run, Callable[[Source], None]], Advice]] = {
-    "counters": _of_counters,
-    "times": _of_times,
-}
-"""Kind of a run -> what advises on it."""
 
 
 # ------------------------------------------------------------------------------------------------- after the change

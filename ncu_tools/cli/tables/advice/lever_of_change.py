@@ -6,12 +6,12 @@ import shlex
 from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.schema import tables
 
 from ncu_tools.advice.advise import Advice, advise
 from ncu_tools.advice.pulled_levers import KernelChangeAdvice, paired
 from ncu_tools.cli.tables.advice.change_text import brought, next_of, said, title_of
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
+from ncu_tools.kernels.view.kernel_view import has_counters
 from ncu_tools.runs.loading import load
 
 MOST_LAUNCHES = 20_000
@@ -39,9 +39,7 @@ def _counted(name: str) -> Advice | None:
         launches = load(name).table
     except NcuBenchError:
         return None
-    sources = {source or "" for source in tables.codes(launches, "source")[1]}
-    is_counted = any(source.startswith("ncu") for source in sources)
-    return advise(launches) if is_counted and len(launches) <= MOST_LAUNCHES else None
+    return advise(launches) if has_counters(launches) and len(launches) <= MOST_LAUNCHES else None
 
 
 def _line(one: KernelChangeAdvice, base: str, new: str) -> str:
