@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.files.manifest import folder_of, manifest_in
+from ncu_launch.files.manifest import Manifest, folder_of, manifest_in
+from ncu_launch.files.run_files import LAUNCHES
 from ncu_launch.notes import in_head
-from ncu_parsers.datasets.dataset_layout import LAUNCHES
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.launch_devices import names_of_devices
@@ -102,10 +102,15 @@ def head_of(
     return Head(tuple(runs), settings=settings, more=more, **known)
 
 
+def manifest_of(run: str) -> Manifest | None:
+    """The manifest of the run folder that `run` or its launches.parquet is; None for reports, and without one."""
+    belongs = Path(run).is_dir() or Path(run).name == LAUNCHES
+    return manifest_in(folder_of(run)) if belongs else None
+
+
 def settings_of(run: str) -> tuple[str, ...]:
     """The settings of a run folder's model, in words; () for everything else, such as a program."""
-    belongs = Path(run).is_dir() or Path(run).name == LAUNCHES
-    manifest = manifest_in(folder_of(run)) if belongs else None
+    manifest = manifest_of(run)
     workload = manifest.workload if manifest is not None else {}
     numbers = {"batch": "batch_size", "size": "input_size", "length": "sequence_length"}
     phases = workload.get("phases")

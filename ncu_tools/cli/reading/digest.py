@@ -17,7 +17,6 @@ from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table, to_json
 
 if TYPE_CHECKING:
-    from ncu_launch.files.manifest import Manifest
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.ceilings.machine_files import Machine
@@ -103,6 +102,7 @@ def command(
 def _of_run(run: str, budget: int, machine: Machine | None, reading: Callable[[Source], None]) -> Digest:
     from ncu_tools.advice.code_of_run import instructions_for_levers
     from ncu_tools.report.digest.run_digest import run_digest
+    from ncu_tools.report.head import manifest_of
     from ncu_tools.runs.loading import load
     from ncu_tools.timeline.headline import timeline_of
 
@@ -160,6 +160,7 @@ def _of_change(
     from ncu_tools.kernels.source.inside_of_run import has_instructions
     from ncu_tools.kernels.view.kernel_view import has_counters
     from ncu_tools.report.digest.change_digest import change_digest, kernel_change_digest
+    from ncu_tools.report.head import manifest_of
     from ncu_tools.runs.loading import load
 
     base, new = (load(name, reading=reading) for name in names)
@@ -182,14 +183,6 @@ def _wanted(run: Run, patterns: tuple[re.Pattern[str], ...], identity: str | Non
     from ncu_tools.runs.selection import pattern_of_ids
 
     return patterns if identity is None else pattern_of_ids(run.table, (identity,))
-
-
-def manifest_of(run: str) -> Manifest | None:
-    """The manifest of a run folder, or of the folder that contains launches.parquet; None for reports."""
-    from ncu_launch.files.manifest import folder_of, manifest_in
-
-    belongs = Path(run).is_dir() or Path(run).name == "launches.parquet"
-    return manifest_in(folder_of(run)) if belongs else None
 
 
 def _show(found: Digest, *, as_json: bool) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from ncu_launch.files.manifest import folder_of, manifest_in
-from ncu_launch.files.run_files import LAUNCHES
 from ncu_launch.targets.language.settings import check
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
 from ncu_launch.workload.meta_device_process import expectations_of
@@ -15,11 +13,12 @@ from ncu_launch.workload_spec import Workload
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.compare.compare_kernels import ComparedKernel, compare, require_comparable
 from ncu_tools.compare.comparison_sums import signature_sums_of_run
-from ncu_tools.compare.run_conditions import Conditions, conditions_of
+from ncu_tools.compare.run_conditions import conditions_of
 from ncu_tools.model.expected.estimate import Estimate, estimates, failed, one_by_one
 from ncu_tools.model.expected.operators_of_layers import operators_of
 from ncu_tools.numbers.change import verdict, verdict_text
 from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.head import manifest_of
 from ncu_tools.report.notebook.views import TableView
 from ncu_tools.report.table import Table
 from ncu_tools.runs.run import Run
@@ -39,7 +38,10 @@ NOT_RUN = "nothing was run: times are the least that FLOPs and bytes allow"
 def compared(base: Run, new: Run, *, anyway: bool) -> TableView:
     """The kernels of two runs, largest effect on the run first. Raises `NcuBenchError` for unlike conditions."""
     sums = signature_sums_of_run(base), signature_sums_of_run(new)
-    conditions = _conditions(base, sums[0].observed), _conditions(new, sums[1].observed)
+    conditions = (
+        conditions_of(sums[0].observed, manifest_of(base.name)),
+        conditions_of(sums[1].observed, manifest_of(new.name)),
+    )
     if not anyway:
         require_comparable(*conditions, (base.name, new.name))
     found = compare(*sums, conditions, sums_anyway=anyway)
@@ -48,13 +50,6 @@ def compared(base: Run, new: Run, *, anyway: bool) -> TableView:
     left = len(rows) - len(shown)
     notes = [*([f"{left:,} more kernel{'s' * (left > 1)} in .table"] if left else []), PER_LAUNCH, *found.notes]
     return TableView(rows, Table("compare", COMPARED, shown, list(dict.fromkeys(notes))))
-
-
-def _conditions(run: Run, observed: object) -> Conditions:
-    """The conditions of a run, with those in its manifest if it is a run folder."""
-    folder = folder_of(run.name)
-    has_manifest = (folder / LAUNCHES).is_file()
-    return conditions_of(observed, manifest_in(folder) if has_manifest else None)  # type: ignore[arg-type]
 
 
 def _row(kernel: ComparedKernel) -> dict[str, object]:

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import folder_of, manifest_in
 from ncu_launch.notes import reworded
 from ncu_parsers.schema.own_columns import values_apart
 from ncu_parsers.schema.tables import short_name
@@ -44,7 +42,7 @@ from ncu_tools.numbers.change import verdict
 from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.first_sentences import first_change
-from ncu_tools.report.head import Head, head_of
+from ncu_tools.report.head import Head, head_of, manifest_of
 from ncu_tools.report.table import TOTAL, Column, Table, columns_of_arguments
 from ncu_tools.runs.loading import load
 from ncu_tools.runs.run import Run
@@ -267,9 +265,7 @@ def _calls(found: Run) -> SignatureSums:
 
 def _side(path: str, run: Known) -> _Side[Known]:
     """A run with its conditions, from its launches and, if readable, its manifest."""
-    belongs = Path(path).is_dir() or Path(path).name == "launches.parquet"
-    conditions = conditions_of(run.observed, manifest_in(folder_of(path)) if belongs else None)
-    return _Side(path, run, conditions, list(run.reports))
+    return _Side(path, run, conditions_of(run.observed, manifest_of(path)), list(run.reports))
 
 
 # ------------------------------------------------------------------------------------------------------ the table
