@@ -65,7 +65,7 @@ LEAST_RUNS = 4
 class HistoryOptions:
     """What to show: series `by` kernel, layer, category or step, of those whose name holds `kernel`, and `quantity`.
 
-    `commits` are "RUN=COMMIT"; `series` shows the values in place of the changes.
+    `commits` are "RUN=COMMIT"; `series` shows the values in place of the changes; `size` is that of the picture.
     """
 
     by: str = "kernel"
@@ -74,6 +74,7 @@ class HistoryOptions:
     cause: tuple[str, ...] = ()
     commits: tuple[str, ...] = ()
     series: bool = False
+    size: str | None = None
     top: int | None = None
 
 
@@ -102,6 +103,10 @@ class HistoryOptions:
     "-o", "--output", type=FILE, metavar="FILE",
     help="Draw the kernel that changed most, or that --kernel finds, over the runs (.svg, .png, .pdf), or write a page "
     "(.html).",
+)  # fmt: skip
+@click.option(
+    "--size", metavar="SIZE",
+    help="Size of the picture, as of roofline: column (of a paper), page, slide, WIDTHxHEIGHT in inches, 18x12cm.",
 )  # fmt: skip
 @top_option("changes")
 @dask_option
@@ -139,7 +144,7 @@ def command(
       ncu-bench history runs --fail-on "time>3% of window:20" --fail-on "drift:time>5%"
       ncu-bench history runs --kernel gemm --format json
       ncu-bench history runs --by step --quantity time
-      ncu-bench history runs --kernel gemm -o gemm.svg
+      ncu-bench history runs --kernel gemm -o gemm.svg --size column
       ncu-bench history reports --series --quantity time --format csv
       ncu-bench history runs --commit monday=1f3a5c7 --commit tuesday=9e2b4d6
     """
@@ -148,12 +153,13 @@ def command(
     from ncu_tools.history.held import held
     from ncu_tools.history.runs_in_order import ordered_runs
     from ncu_tools.history.series import history_of
+    from ncu_tools.report.plot.page_size import size_of
 
     _require_names(how)
     limits = [parse_gate(text) for text in gates]
     require_gates(junit, limits, runs)
     require_github(output_format, comment)
-    file_format = format_of(output, PAGE)
+    file_format, size = format_of(output, PAGE), size_of(how.size) if how.size is not None else None
     if output is not None:
         require_other_output(output, runs)
     with engine_of(dask) as engine:
@@ -171,7 +177,7 @@ def command(
     shown = _series(history, how, output_format) if how.series else _changes(history, changes, how, output_format)
     shown.extra["gates"] = rows_of_gates({newest: outcomes})
     if output is not None:
-        pictured = _Pictured(history, changes, how, table_of_gates({newest: outcomes}))
+        pictured = _Pictured(history, changes, how, table_of_gates({newest: outcomes}), size)
         shown.notes = [*shown.notes, *_written(pictured, output, file_format)]
     head = _head(history, changes, told=not how.series)
     if output_format == GITHUB:
@@ -189,12 +195,13 @@ def command(
 
 @dataclass(frozen=True)
 class _Pictured:
-    """What a picture or a page shows."""
+    """What a picture or a page shows, and the size of pictures in inches, if one is asked for."""
 
     history: History
     changes: list[HistoryChange]
     how: HistoryOptions
     gates: Table
+    size: tuple[float, float] | None
 
     def series(self) -> list[int]:
         """The series that are asked for, those that changed most first, then those with most time."""
@@ -223,13 +230,16 @@ def _written(pictured: _Pictured, output: Path, file_format: str) -> list[str]:
     if not order:
         return ["there is nothing to draw: --kernel finds no series"]
     if file_format != PAGE:
-        return [picture_written(draw_history(history, order[0], pictured.changes, file_format), output)]
+        return [picture_written(draw_history(history, order[0], pictured.changes, file_format, pictured.size), output)]
     from ncu_tools.kernels.names.readable_names import readable_name
     from ncu_tools.report.html.still_page import still_page
 
     changed = {one.series for one in pictured.changes}
     drawn = [at for at in order if at in changed or pictured.how.kernel][:MOST_PICTURES] or order[:1]
-    pictures = [(readable_name(history.names[at]), draw_history(history, at, pictured.changes, "svg")) for at in drawn]
+    pictures = [
+        (readable_name(history.names[at]), draw_history(history, at, pictured.changes, "svg", pictured.size))
+        for at in drawn
+    ]
     rows = _rows_for_people(history, pictured.changes)[:MOST_ROWS_OF_PAGE]
     table = Table("history", FOR_PEOPLE, rows, _notes(history, pictured.changes))
     head = _head(history, pictured.changes).line()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 WIDTH, PANEL = 8.0, 1.7
 """Inches: width of the picture, height of a panel; the one of times is twice as high."""
-MOST_COUNTS, MOST_TICKS, SHORT_COMMIT, LONGEST_NAME = 3, 14, 9, 18
+MOST_COUNTS, SHORT_COMMIT, LONGEST_NAME = 3, 9, 18
+LETTERS_OF_TITLE, TICKS_PER_INCH = 12, 1.75
+"""Letters of the title and names of runs that fit in an inch."""
 LETTER, ROW = 4.4, 10.0
 """Points: the most that a letter of a change's label takes across, and the height of a row of labels."""
 SPREADS = 2.0
@@ -32,8 +35,17 @@ SPREADS = 2.0
 COLOURS = {CODE: LIGHT.series[1], METHOD: LIGHT.series[3], MACHINE: LIGHT.series[2], NOISE: LIGHT.series[7]}
 
 
-def draw_history(history: History, series: int, changes: Sequence[HistoryChange], file_format: str) -> bytes:
-    """The picture of a series as bytes of `file_format` (svg, png or pdf); `changes` of other series are left out."""
+def draw_history(
+    history: History,
+    series: int,
+    changes: Sequence[HistoryChange],
+    file_format: str,
+    size: tuple[float, float] | None = None,
+) -> bytes:
+    """The picture of a series as bytes of `file_format` (svg, png or pdf); `changes` of other series are left out.
+
+    `size` is its width and height in inches; by default it is as high as its panels need.
+    """
     own = [one for one in changes if one.series == series]
     shown = _quantities(history, series, own)
     name = readable_name(history.names[series])
@@ -41,15 +53,16 @@ def draw_history(history: History, series: int, changes: Sequence[HistoryChange]
         from matplotlib.figure import Figure
 
         heights = [2.0 if one in (TIME, CYCLES) else 1.0 for one in shown]
-        figure = Figure(figsize=(WIDTH, PANEL * sum(heights) + 0.7))
+        size = size or (WIDTH, PANEL * sum(heights) + 0.7)
+        figure = Figure(figsize=size)
         figure.set_layout_engine("constrained")
         panels = list(figure.subplots(len(shown), 1, squeeze=False, sharex=True, height_ratios=heights).flat)
         for panel, quantity in zip(panels, shown, strict=True):
-            _draw(panel, history, series, quantity, own)
-        _ticks(panels[-1], history)
+            _draw(panel, history, series, quantity, own, size[0])
+        _ticks(panels[-1], history, int(TICKS_PER_INCH * size[0]))
         devices = list(dict.fromkeys(one.devices for one in history.facts if one.devices))
         title = printable(", ".join([name, *devices[:1]] if len(devices) == 1 else [name]))
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
+        figure.suptitle(fill(title, int(LETTERS_OF_TITLE * size[0])), fontsize=10, x=0.01, ha="left", parse_math=False)
         return picture_bytes(figure, file_format, title=title, dpi=150)
 
 
@@ -60,7 +73,9 @@ def _quantities(history: History, series: int, changes: Sequence[HistoryChange])
     return [*known[:1], *list(moved)[:MOST_COUNTS]] or ["launches"]
 
 
-def _draw(panel: Axes, history: History, series: int, quantity: str, changes: Sequence[HistoryChange]) -> None:
+def _draw(
+    panel: Axes, history: History, series: int, quantity: str, changes: Sequence[HistoryChange], width: float
+) -> None:
     known = quantities()[quantity]
     values = history.values(quantity)[:, series]
     runs = np.arange(len(values))
@@ -70,7 +85,7 @@ def _draw(panel: Axes, history: History, series: int, quantity: str, changes: Se
     else:
         _bands(panel, values, own)
         panel.plot(runs, values, "o", markersize=3, color=LIGHT.series[0])
-    _mark(panel, own, len(values))
+    _mark(panel, own, len(values), width)
     panel.set_title(known.title, loc="left", fontsize=9, parse_math=False)
     panel.grid(True, which="major", color=LIGHT.grid, linewidth=0.7)
     panel.set_axisbelow(True)
@@ -83,10 +98,10 @@ def _draw(panel: Axes, history: History, series: int, quantity: str, changes: Se
     panel.yaxis.set_major_formatter(lambda value, _: FORMATS[known.kind](int(value) if whole else value))
 
 
-def _mark(panel: Axes, changes: Sequence[HistoryChange], runs: int) -> None:
-    """A line at each change with its cause and growth, in as many rows as keep the words apart."""
+def _mark(panel: Axes, changes: Sequence[HistoryChange], runs: int, width: float) -> None:
+    """A line at each change with its cause and growth, in as many rows as keep the words apart; `width` in inches."""
     taken = dict[int, float]()
-    letter = LETTER * runs / (72 * WIDTH)
+    letter = LETTER * runs / (72 * width)
     for one in sorted(changes, key=lambda one: one.run):
         colour = COLOURS[one.cause]
         panel.axvline(one.run - 0.5, color=colour, linewidth=1.0, linestyle="--")
@@ -121,9 +136,9 @@ def _bands(panel: Axes, values: Floats, changes: Sequence[HistoryChange]) -> Non
         panel.fill_between(across, *ends, color=LIGHT.series[0], alpha=0.12, linewidth=0)
 
 
-def _ticks(panel: Axes, history: History) -> None:
-    """Commits, or the names of runs, below as many places as there is room for."""
-    every = max(1, -(-len(history.runs) // MOST_TICKS))
+def _ticks(panel: Axes, history: History, most: int) -> None:
+    """Commits, or the names of runs, below `most` places at most."""
+    every = max(1, -(-len(history.runs) // most))
     places = list(range(0, len(history.runs), every))
     commits = [(history.facts[place].commit or "")[:SHORT_COMMIT] for place in places]
     texts = [commit or history.runs[place][-LONGEST_NAME:] for commit, place in zip(commits, places, strict=True)]

@@ -50,6 +50,18 @@ def test_a_picture_marks_changes_with_their_causes_and_shows_the_counts_that_mov
     assert "code:" not in calm.read_text("utf-8")
 
 
+def test_a_picture_for_a_column_of_a_paper_keeps_its_words_inside(runs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "column.svg"
+    done = ran("history", str(runs), "-o", str(file), "--size", "column")
+    assert done.exit_code == 0, done.stderr
+    drawn = file.read_text("utf-8")
+    assert 'viewBox="0 0 252 352.8"' in drawn  # 3.5 x 4.9 inches of 72 points
+    labels = re.findall(r"M ([\d.]+) [\d.]+\s+L ([\d.]+) [\d.]+\s+L ([\d.]+) [\d.]+[^>]*opacity: 0.8", drawn)
+    assert labels
+    assert all(0 < float(x) < 252 for label in labels for x in label)
+    assert "is no size of a picture" in ran("history", str(runs), "--size", "huge").stderr
+
+
 def test_labels_of_changes_that_are_close_stand_in_rows_and_within_the_picture() -> None:
     found = history(*(counted(registers=32 + 8 * sum(run >= at for at in (3, 4, 5, 11))) for run in range(12)))
     drawn = draw_history(found, 0, changes_of(found), "svg").decode()
