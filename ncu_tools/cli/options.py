@@ -19,7 +19,7 @@ from ncu_launch.notes import shown_notes
 
 from ncu_tools.cli.program_options import Asked, program_options
 from ncu_tools.cli.terminal_notes import MoreToSee
-from ncu_tools.numbers.number_format import counted
+from ncu_tools.numbers.number_format import counted, plural
 from ncu_tools.report.table import Table, markdown_text, printable, to_csv, to_json, to_markdown, to_text
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ncu_tools.report.head import Head
 
 Function = TypeVar("Function", bound=Callable[..., None])
+Row = TypeVar("Row")
 
 FORMATS = ("text", "json", "csv", "markdown")
 ROWS_SHOWN = 20
@@ -186,10 +187,19 @@ def rows_shown(top: int | None, output_format: str, default: int = ROWS_SHOWN) -
     return default if top is None and output_format not in MACHINE_FORMATS else top
 
 
-def hidden_rows(every: int, shown: int | None, one: str, several: str) -> list[str]:
-    """The note on the rows beyond `shown` of `every`; [] if all are shown."""
+def hidden_rows(every: int, shown: int | None, row: str, does: tuple[str, str] = ("", "")) -> list[str]:
+    """The note on the rows beyond `shown` of `every`, with a noun for one and what one and several do; [] if none."""
     hidden = 0 if shown is None else every - shown
-    return [MoreToSee(f"{counted(hidden, one, several)}; --top shows more")] if hidden > 0 else []
+    more = counted(hidden, f"more {row} {does[0]}".rstrip(), f"more {plural(row)} {does[1]}".rstrip())
+    return [MoreToSee(f"{more}; --top shows more")] if hidden > 0 else []
+
+
+def first_rows(
+    rows: Sequence[Row], top: int | None, output_format: str, row: str, default: int = ROWS_SHOWN
+) -> tuple[list[Row], list[str]]:
+    """The rows to show, by --top or a default for people, and the note on the others; `row` is a noun for one."""
+    shown = rows_shown(top, output_format, default)
+    return list(rows[:shown]), hidden_rows(len(rows), shown, row)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.targets.varied_arguments import variants_of
 
-from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, hidden_rows, rows_shown, show
+from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, first_rows, show
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import columns
@@ -75,11 +75,10 @@ def profile_varied(
         )
     found = profile_points(request, points, listener, kept)
     rows: list[Row] = found.table.drop_columns(["samples_ns"]).to_pylist()
-    top = rows_shown(top, output_format)
-    notes = [*found.notes, *hidden_rows(len(rows), top, "more point", "more points")]
-    notes += counting_notes(rows)
+    shown, hidden = first_rows(rows, top, output_format, "point")
+    notes = [*found.notes, *hidden, *counting_notes(rows)]
     notes.append(WrittenFile(f"the points are in {found.folder}, each also as a run folder of its own"))
-    show(_table(found.table.column_names, rows[:top], notes, output_format), output_format)
+    show(_table(found.table.column_names, shown, notes, output_format), output_format)
     if not any(row["outcome"] == OK for row in rows):
         raise NcuBenchError("No point could be profiled.", f"The first: {rows[0]['reason']}", "See its row and log.")
 

@@ -19,9 +19,8 @@ from ncu_tools.cli.options import (
     echo_head,
     echo_markdown,
     echo_notes,
-    hidden_rows,
+    first_rows,
     require_other_output,
-    rows_shown,
     show,
     top_option,
 )
@@ -124,18 +123,18 @@ def command(
         if every or output_format in MACHINE_FORMATS
         else [one for one in pairs if one.change is not CodeChange.SAME]
     )
-    shown = rows_shown(top, output_format)
+    kept, hidden = first_rows(kept, top, output_format, "kernel")
     counts = tuple(f"{count:,} {change.value}" for change, count in summary.counts.items())
     head = Head(runs, more=(counted(len(pairs), "kernel", "kernels"), *counts), first=_first(summary.changes))
     notes = [
         *notes_on_waivers(excused, found, today),
         *(note for one in readings for note in notes_on(one)),
         *_unread(pairs),
-        *hidden_rows(len(kept), shown, "more kernel", "more kernels"),
+        *hidden,
     ]
     extra: Row = {"gates": table_of_gates(outcomes).rows, "changes": summary.changes, "diff": _diff(pairs)}
-    names = names_apart({one.either.resources.name for one in kept[:shown]})
-    rows = [_row(one, names[one.either.resources.name]) for one in kept[:shown]]
+    names = names_apart({one.either.resources.name for one in kept})
+    rows = [_row(one, names[one.either.resources.name]) for one in kept]
     table = Table("compare_code", COLUMNS, rows, notes, extra, MORE)
     if output_format == GITHUB:
         show_on_github(table, {runs[1]: [_with_lines(one) for one in found]}, [head], comment=comment)

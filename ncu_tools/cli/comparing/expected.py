@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
 
 FITTING = column("fitting")
+LESS_WORK = ("has less work", "have less work")
 MACHINE_READABLE = columns("causes flops_lower_bound all_flops_lower_bound")
 NOT_THE_SAME_BYTES = Note(
     "expected bytes are the least inputs, weights and outputs of every operator; caches make DRAM traffic smaller, "
@@ -152,8 +153,8 @@ def command(
     heads = [row for row in rows if row.scope not in (LAYER, OPERATOR)]
     layers, operators = ([row for row in rows if row.scope == scope] for scope in (LAYER, OPERATOR))
     top = rows_shown(top, output_format)
-    notes = hidden_rows(len(layers), top, "more layer has less work", "more layers have less work")
-    notes += hidden_rows(len(operators), top, "more operator has less work", "more operators have less work")
+    notes = hidden_rows(len(layers), top, "layer", LESS_WORK)
+    notes += hidden_rows(len(operators), top, "operator", LESS_WORK)
     shown = [*heads, *layers[:top], *operators[:top]]
     notes += _notes(comparison, shown)
     extra: dict[str, Any] = {"iterations": comparison.iterations}

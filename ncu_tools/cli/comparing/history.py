@@ -29,10 +29,9 @@ from ncu_tools.cli.options import (
     echo_head,
     echo_notes,
     engine_of,
-    hidden_rows,
+    first_rows,
     options_in,
     require_other_output,
-    rows_shown,
     show,
     top_option,
 )
@@ -282,10 +281,10 @@ def _is_wanted(history: History, change: HistoryChange, how: HistoryOptions) -> 
 
 
 def _changes(history: History, changes: list[HistoryChange], how: HistoryOptions, output_format: str) -> Table:
-    top, for_people = rows_shown(how.top, output_format), output_format not in MACHINE_FORMATS
-    rows = _rows_for_people(history, changes) if for_people else [_row(history, one) for one in changes]
-    more = hidden_rows(len(rows), top, "more row", "more rows")
-    return Table("history", FOR_PEOPLE if for_people else CHANGES, rows[:top], [*_notes(history, changes), *more])
+    for_people = output_format not in MACHINE_FORMATS
+    every = _rows_for_people(history, changes) if for_people else [_row(history, one) for one in changes]
+    rows, more = first_rows(every, how.top, output_format, "row")
+    return Table("history", FOR_PEOPLE if for_people else CHANGES, rows, [*_notes(history, changes), *more])
 
 
 def _row(history: History, change: HistoryChange) -> dict[str, Any]:
@@ -351,9 +350,8 @@ def _series(history: History, how: HistoryOptions, output_format: str) -> Table:
                         "quantity": known.title if in_words else name,
                         "value": FORMATS[known.kind](value) if in_words else value,
                     })  # fmt: skip
-    top = rows_shown(how.top, output_format)
-    more = hidden_rows(len(rows), top, "more value", "more values")
-    return Table("history", SERIES, rows[:top], [*history.notes, *more])
+    rows, more = first_rows(rows, how.top, output_format, "value")
+    return Table("history", SERIES, rows, [*history.notes, *more])
 
 
 def _head(history: History, changes: list[HistoryChange], *, told: bool = True) -> Any:

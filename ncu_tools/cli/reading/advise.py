@@ -16,8 +16,8 @@ from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     echo_head,
     echo_notes,
+    first_rows,
     format_option,
-    hidden_rows,
     progress,
     rows_shown,
     show,
@@ -128,7 +128,6 @@ def command(
     with progress("Reading") as reading:
         loaded, advice = _advice_of(run, only, reading)
     rows = with_commands(_rows(advice, explain), advice, run, loaded.table.column_names, is_whole=only is None)
-    shown = rows_shown(top, output_format, LEVERS_SHOWN)
     head = _head(run, loaded, only)
     notes = [*advice.notes, *loaded.notes]
     answered, lacking = answered_rules(loaded.table, advice), next_metrics(advice)
@@ -137,14 +136,15 @@ def command(
         extra = (
             _extra(advice) | {"nvidia_rules": rows_of_rules(answered)} | {"collect": [asdict(one) for one in lacking]}
         )
-        show(Table("advise", COLUMNS, rows[:shown], notes, extra), output_format, head=head)
+        show(Table("advise", COLUMNS, rows[:top], notes, extra), output_format, head=head)
         return
     worth = [row for row in rows if row["lever"] is not None and row["is_worth_it"]]
-    notes = [*hidden_rows(len(worth), shown, "more lever", "more levers"), *notes]
+    worth, hidden = first_rows(worth, top, output_format, "lever", LEVERS_SHOWN)
+    notes = [*hidden, *notes]
     if output_format == "markdown":
-        show(Table("advise", SHOWN, worth[:shown], notes), output_format, head=head)
+        show(Table("advise", SHOWN, worth, notes), output_format, head=head)
         return
-    _show_text(worth[:shown], [row for row in rows if row["lever"] is None], advice, answered, head)
+    _show_text(worth, [row for row in rows if row["lever"] is None], advice, answered, head)
     echo_notes(notes)
 
 

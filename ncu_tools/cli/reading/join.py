@@ -65,6 +65,6 @@ def command(
     write_table(joined.table, output)
     top = rows_shown(top, output_format, LACKING_SHOWN)
     rows = [asdict(share) for share in [*joined.outcomes, *joined.lacking[:top]]]
-    hidden = hidden_rows(len(joined.lacking), top, "more kernel lacks counts", "more kernels lack counts")
+    hidden = hidden_rows(len(joined.lacking), top, "kernel", ("lacks counts", "lack counts"))
     notes = [*hidden, *joined.notes, *counted.notes, *timed.notes]
     show(Table("join", COLUMNS, rows, notes, {"output": str(output)}), output_format)

@@ -18,10 +18,9 @@ from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
     echo_notes,
+    first_rows,
     format_option,
-    hidden_rows,
     progress,
-    rows_shown,
     settings_options,
     show,
     top_option,
@@ -133,10 +132,9 @@ def command(
                 "below them; the table has it"
             )
     if order or top:
-        found = _ordered(result.deepest, order or "time")
-        most = rows_shown(top, output_format)
-        notes += hidden_rows(len(found), most, "more layer", "more layers")
-        rows = [{**asdict(row), "layer": row.module} for row in found[:most]]
+        found, hidden = first_rows(_ordered(result.deepest, order or "time"), top, output_format, "layer")
+        notes += hidden
+        rows = [{**asdict(row), "layer": row.module} for row in found]
     else:
         indent = output_format in ("text", "markdown")
         rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]

@@ -22,8 +22,8 @@ from ncu_tools.cli.options import (
     echo_heads,
     echo_notes,
     engine_of,
+    first_rows,
     format_option,
-    hidden_rows,
     inductor_option,
     options_in,
     progress,
@@ -417,11 +417,10 @@ def _table(
     from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
     from ncu_tools.roofline.scene_builder import names_of
 
-    top = rows_shown(top, output_format)
     names = {id(point): name for point, name in zip(result.points, names_of(result.points), strict=True)}
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
-    notes = [*hidden_rows(len(points), top, "more point", "more points"), *notes]
-    points = points[:top]
+    points, hidden = first_rows(points, top, output_format, "point")
+    notes = [*hidden, *notes]
     several = len({point.run for point in points}) > 1
     labels = {run.name: run.label for run in scene.runs}
     rows = [

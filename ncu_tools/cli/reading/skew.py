@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.options import first_rows, format_option, progress, show, top_option
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import column, columns
@@ -77,8 +77,8 @@ def command(
         ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
         show(titled_times(ranks, clocks), output_format, head=head)
         return
-    top = rows_shown(top, output_format)
-    notes += hidden_rows(len(result.rows), top, "more row", "more rows")
-    rows = [asdict(row) for row in result.rows[:top]]
+    found, hidden = first_rows(result.rows, top, output_format, "row")
+    notes += hidden
+    rows = [asdict(row) for row in found]
     across = [ACROSS[0]._replace(kind=KERNEL) if by == "kernel" else ACROSS[0], *ACROSS[1:]]
     show(titled_times(Table("skew", across, rows, notes, more=[COLLECTIVE]), clocks), output_format, head=head)

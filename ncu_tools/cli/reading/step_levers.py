@@ -11,11 +11,10 @@ from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     echo_head,
     echo_notes,
+    first_rows,
     format_option,
-    hidden_rows,
     machine_option,
     progress,
-    rows_shown,
     show,
     terminal_width,
     top_option,
@@ -79,8 +78,8 @@ def show_step_advice(
     from ncu_tools.report.head import head_of
     from ncu_tools.report.table import Table
 
-    rows = tables.lever_rows(found, run, _model_of(run))
-    shown = rows_shown(top, output_format, max(SHOWN, len(found.asked)))
+    every = tables.lever_rows(found, run, _model_of(run))
+    rows, hidden = first_rows(every, top, output_format, "lever", max(SHOWN, len(found.asked)))
     head = head_of([activity.name], devices=tuple(sorted({one for one in activity.devices.values() if one})),
                    more=(f"recorded by {activity.tool}",))  # fmt: skip
     notes = [*found.notes, *activity.notes]
@@ -93,15 +92,14 @@ def show_step_advice(
         else:
             show(path, output_format, head=head)
         return
-    hidden = hidden_rows(len(rows), shown, "more lever", "more levers")
     if output_format in MACHINE_FORMATS:
         extra = tables.extra_of_advice(found)
-        show(Table("levers", tables.LEVERS, rows[:shown], notes, extra), output_format, head=head)
+        show(Table("levers", tables.LEVERS, rows, notes, extra), output_format, head=head)
     elif output_format == "markdown":
-        show(Table("levers", tables.SHOWN, rows[:shown], [*hidden, *notes]), output_format, head=head)
+        show(Table("levers", tables.SHOWN, rows, [*hidden, *notes]), output_format, head=head)
     else:
         echo_head(head, "text", widest=WIDEST)
-        click.echo("\n".join(step_lines(found, rows[:shown], min(terminal_width() or WIDEST, WIDEST))))
+        click.echo("\n".join(step_lines(found, rows, min(terminal_width() or WIDEST, WIDEST))))
         echo_notes([*hidden, *notes])
 
 

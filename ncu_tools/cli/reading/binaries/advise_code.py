@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import format_option, hidden_rows, rows_shown, show, top_option
+from ncu_tools.cli.options import first_rows, format_option, show, top_option
 from ncu_tools.cli.reading.binaries.code_arguments import Wanted, architecture_option, notes_on
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import columns
@@ -63,8 +63,8 @@ def command(run: str, name: str | None, architecture: str | None, top: int | Non
         )
     rows = [row for one in sorted(kernels, key=lambda one: (one.path, one.image)) for row in _rows(one)]
     rows.sort(key=lambda row: not row["in_loops"])
-    shown = rows_shown(top, output_format)
-    notes = [BY_CODE, *_remedies(rows[:shown]), *notes_on(reading)]
+    rows, hidden = first_rows(rows, top, output_format, "finding")
+    notes = [BY_CODE, *_remedies(rows), *notes_on(reading)]
     if not has_disassembler():
         notes.insert(0, needs_disassembler("Advice on more than spilled bytes").paragraph)
     if closed:
@@ -72,9 +72,9 @@ def command(run: str, name: str | None, architecture: str | None, top: int | Non
         notes.append(f"{count} left out: the licence of {' and '.join(closed)} forbids disassembly")
     if left := wanted.count - len(kernels) - closed.total():
         notes.append(f"{counted(left, 'smaller kernel was', 'smaller kernels were')} left out: --kernel names them")
-    notes += hidden_rows(len(rows), shown, "more finding", "more findings")
+    notes += hidden
     head = Head((run,), more=(counted(len(kernels), "kernel", "kernels"), "by code alone"))
-    show(Table("code_advice", COLUMNS, rows[:shown], notes, {"basis": BY_CODE}, MORE), output_format, head=head)
+    show(Table("code_advice", COLUMNS, rows, notes, {"basis": BY_CODE}, MORE), output_format, head=head)
 
 
 def _open_ones(wanted: Iterable[FoundKernel], closed: Counter[str]) -> Iterator[FoundKernel]:

@@ -98,7 +98,7 @@ def command(
     notes = [
         *_notes(rows, wanted),
         *notes_on(reading),
-        *hidden_rows(wanted.count, shown, "more kernel", "more kernels"),
+        *hidden_rows(wanted.count, shown, "kernel"),
     ]
     architectures = sorted(filter(None, wanted.architectures))
     head = _head(run, (counted(wanted.count, "kernel", "kernels"), *architectures))

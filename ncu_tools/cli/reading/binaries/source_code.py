@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import format_option, hidden_rows, rows_shown, show, top_option
+from ncu_tools.cli.options import first_rows, format_option, show, top_option
 from ncu_tools.cli.reading.binaries.code_arguments import Wanted, architecture_option, notes_on
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import columns
@@ -82,9 +82,9 @@ def command(
     if listing is None:
         raise WrongUsage(f"{kernel.path} holds no instructions that nvdisasm can read.", advice="Name a newer one.")
     rows, notes = _rows(listing, view, order, around)
-    shown = rows_shown(top, output_format)
-    notes += hidden_rows(len(rows), shown, "more place", "more places") if around is None else []
-    rows = rows[:shown] if around is None else rows
+    if around is None:
+        rows, hidden = first_rows(rows, top, output_format, "place")
+        notes += hidden
     text = source_text((row["file"] for row in rows if row["file"]), {}, source_root)
     rows = [row if row.get("text") else {**row, "text": text.of(row["file"], row["line"])} for row in rows]
     if others:

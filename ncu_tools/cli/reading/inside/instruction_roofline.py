@@ -11,7 +11,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.bench.bench_runs import is_bench
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.cli.options import hidden_rows, progress, rows_shown
+from ncu_tools.cli.options import first_rows, progress
 from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
@@ -80,7 +80,7 @@ def instruction_table(
     result: InstructionRoofline, scene: Scene, notes: list[str], top: int | None, output_format: str
 ) -> Table:
     """The table of kernels, with the roofs as notes, and in JSON the scene of the picture."""
-    top = rows_shown(top, output_format)
+    points, hidden = first_rows(result.points, top, output_format, "kernel")
     several = len(result.runs) > 1 or output_format == "json"
     rows = [
         {
@@ -89,14 +89,13 @@ def instruction_table(
             "giga_instructions_per_s": None if point.instructions_per_s is None else point.instructions_per_s / 1e9,
             **{f"{level}_intensity": point.intensities.get(level) for level in LEVELS},
         }
-        for point in result.points[:top]
+        for point in points
     ]
     roofs = [
         f"{roof.device}: {'warp issue' if roof.unit == 'issue' else unit_title(roof.unit)} "
         f"{scaled(roof.value, roof.value_unit)} ({roof.source})"
         for roof in result.roofs
     ]
-    hidden = hidden_rows(len(result.points), top, "more kernel", "more kernels")
     extra: dict[str, Any] = {"scene": scene.as_json(), "ceilings": [asdict(roof) for roof in result.roofs]}
     columns = [one for one in COLUMNS if one.name.removesuffix("_intensity") not in set(LEVELS) - set(result.levels)]
     is_json = output_format == "json"

@@ -10,7 +10,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.warp_trace_options import warp_trace_options
-from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.options import first_rows, format_option, progress, show, top_option
 from ncu_tools.cli.reading.inside.in_time import head_of_inside, inside_of_trace, other_launches
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
@@ -72,12 +72,6 @@ def command(
         })  # fmt: skip
     said = Note("lines are the first ones with the names of ranges as texts", NoteKind.METHOD)
     extra = {"kernel": found.ranges.launch.kernel, "launch": found.ranges.number}
-    most = rows_shown(top, output_format)
-    all_notes = [
-        *hidden_rows(len(rows), most, "more range", "more ranges"),
-        said,
-        *notes,
-        *other_launches(read, found),
-        *found.notes,
-    ]
-    show(Table("range_lines", COLUMNS, rows[:most], all_notes, extra), output_format, head=head_of_inside(trace, found))
+    rows, hidden = first_rows(rows, top, output_format, "range")
+    notes = [*hidden, said, *notes, *other_launches(read, found), *found.notes]
+    show(Table("range_lines", COLUMNS, rows, notes, extra), output_format, head=head_of_inside(trace, found))

@@ -104,7 +104,7 @@ def command(
         view, view_notes = view_to_show(code, view)
         shown = rows_shown(top, output_format)
         rows, every = hot_places.hottest(code, view, by, shown)
-        notes = [*view_notes, *hidden_rows(every, shown, "more place", "more places")]
+        notes = [*view_notes, *hidden_rows(every, shown, "place")]
     text = source_text((row.file for row in rows if row.file), loaded.files, source_root, loaded.sizes)
     stalls = [Note(note, NoteKind.PLAIN if place else NoteKind.IN_HEAD) for place, note in enumerate(stall_notes(code))]
     notes = [about(code), *ranked_note, *stalls, *text_notes(rows), *notes, *text.notes, *loaded.notes]

@@ -11,10 +11,9 @@ from ncu_tools.cli.option_kinds.warp_trace_options import warp_trace_options
 from ncu_tools.cli.options import (
     echo_head,
     echo_notes,
+    first_rows,
     format_option,
-    hidden_rows,
     progress,
-    rows_shown,
     show,
     terminal_width,
     top_option,
@@ -70,10 +69,10 @@ def command(trace: str, beside: str | None, top: int | None, output_format: str,
         found = inside_of_trace(read, options)
         levers = warp_levers(found)
         counted = counters_beside(beside, found)
-    most = rows_shown(top, output_format)
-    rows = [row_of(one) for one in levers[:most]]
+    shown, hidden = first_rows(levers, top, output_format, "lever")
+    rows = [row_of(one) for one in shown]
     notes = [
-        *hidden_rows(len(levers), most, "more lever", "more levers"),
+        *hidden,
         *counted,
         *([NOT_CONFIRMED] if levers else []),
         *other_launches(read, found),

@@ -126,7 +126,7 @@ def _table(found: Sequence[PointComparison], request: CompareRequest, arguments:
     groups = _ordered(_groups(found), request.how.order)
     shown = groups[: request.how.top]
     rows = [cells for group in shown for cells in _lines(group, (*SIZE_COLUMNS, *arguments))]
-    notes = hidden_rows(len(groups), request.how.top, "more point", "more points")
+    notes = hidden_rows(len(groups), request.how.top, "point")
     if request.machine_readable:
         return Table("compare", (RUN, *FOR_MACHINES, *arguments), rows, notes)
     points = [point for one in found for point in one.points]

@@ -39,7 +39,6 @@ from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
 from ncu_tools.numbers.change import verdict
-from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.first_sentences import first_change
 from ncu_tools.report.head import Head, head_of, manifest_of
@@ -296,7 +295,7 @@ def _table(
     for name, (every, total) in lines.items():
         own = {RUN.name: names[name], **points[name]}
         rows += [{**own, **cells} for cells in [*every[:shown], {**total, TOTAL: True}]]
-        hidden = hidden_rows(len(every), shown, f"more {what}", f"more {plural(what)}")
+        hidden = hidden_rows(len(every), shown, what)
         all_notes += [reworded(f"{names[name]}: {note}", note) if several else note for note in [*hidden, *notes[name]]]
     if not request.machine_readable:
         rows = [_with_short_names(row) for row in rows]

@@ -56,7 +56,7 @@ def compared_places(request: CompareRequest) -> Compared:
         Head((run,), launches=code.launches, more=(kernels[code.kernel_name],))
         for run, code in zip(request.runs, (base, new), strict=True)
     ]
-    notes = [*hidden_rows(len(rows), top, "more place", "more places"), *base_notes, *new_notes]
+    notes = [*hidden_rows(len(rows), top, "place"), *base_notes, *new_notes]
     table = Table("compare", COLUMNS, [_row(row) for row in rows[:top]], notes, more=MACHINE_READABLE)
     return Compared(table, {}, heads=told_apart(heads))
 

@@ -40,7 +40,7 @@ def rules_of_run(run: Run, group: str, top: int | None, output_format: str) -> T
     """The table of --rules: a line for each message and kernel."""
     sums = rule_sums(run, group)
     found = sums.ranked()
-    notes = [*_notes(sums, found), *hidden_rows(len(found), top, "more message", "more messages"), *sums.reports]
+    notes = [*_notes(sums, found), *hidden_rows(len(found), top, "message"), *sums.reports]
     if output_format in MACHINE_FORMATS:
         rows = [
             {**asdict(one), "rule": one.rule or None, "metrics": "; ".join(one.metrics) or None} for one in found[:top]
