@@ -342,12 +342,13 @@ def _quoted(rows: list[list[str]]) -> bytes:
 
 @lru_cache(maxsize=1)
 def binaries() -> list[bytes]:
-    """Our compiled kernels: as cubins, compressed, inside a library, as PTX and as prints."""
+    """Some of our compiled kernels: as cubins, one of a spilling kernel, compressed, inside a library, as PTX and prints."""
     folder = SAMPLES / "binaries"
-    cubin, fat = (folder / "kernels.sm_80.cubin").read_bytes(), (folder / "zstd.fatbin").read_bytes()
+    whole = (folder / "kernels.sm_80.cubin").read_bytes()
+    cubin, spilling = cubins.only(whole, ("reversed", "table")), cubins.only(whole, ("crowded",))
     texts = [begun((folder / name).read_bytes()) for name in ("kernels.ptx", "ptxas.printed", "cuobjdump.printed")]
     packed = [cubins.fatbin_of(cubin, codec=codec) for codec in ("lz4_raw", "zstd", "")]
-    return [cubin, fat, cubins.library_of_fatbin(packed[0]), *packed, *texts]
+    return [cubin, spilling, cubins.library_of_fatbin(packed[0]), *packed, *texts]
 
 
 def cubin_files() -> list[bytes]:

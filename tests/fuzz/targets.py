@@ -631,7 +631,7 @@ TARGETS: dict[str, Target] = {
     "pftrace": Target(pftrace, seeds.pftraces, longest=2048),
     "warp-ranges": Target(warp_ranges, seeds.warp_traces, WARP_WORDS, 1 << 14),
     "compiled-code": Target(
-        compiled_code, seeds.binaries, (".entry ", ".maxntid ", "ptxas info : Used ", ".nv_fatbin"), 1 << 16
+        compiled_code, seeds.binaries, (".entry ", ".maxntid ", "ptxas info : Used ", ".nv_fatbin"), 1 << 14
     ),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import pyarrow as pa
+from ncu_parsers.sources.elf import Elf
 
 KERNEL = "_Z1kPf"
 HEADER_SIZE, SECTION_HEADER = 64, "<IIQQQQIIQQ"
@@ -129,6 +130,35 @@ def elf_of(sections: list[tuple[str, int, bytes, int]]) -> bytes:
     numbers = struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, HEADER_SIZE + len(body), 0, 64, 56, 0, 64,
                           len(sections) + 1, len(sections))  # fmt: skip
     return beginning + numbers + body + headers
+
+
+def only(cubin: bytes, kernels: tuple[str, ...]) -> bytes:
+    """A cubin with some of its kernels alone: their code, attributes and shared memory, and the tables of names.
+
+    Symbols keep their numbers, by which attributes name them; those of other functions are empty.
+    """
+    elf, names = Elf.of(cubin), {".nv.info", ".symtab", ".strtab", ".shstrtab", ""}
+    names |= {f"{part}.{kernel}" for part in (".text", ".nv.info", ".nv.shared") for kernel in kernels}
+    kept = {old: new for new, old in enumerate(at for at, one in enumerate(elf.sections) if one.name in names)}
+    header, table = bytearray(cubin[:HEADER_SIZE]), struct.unpack_from("<Q", cubin, 40)[0]
+    body, headers = b"", b""
+    for old in kept:
+        name, kind, flags, at, _, size, link, *rest = struct.unpack_from(SECTION_HEADER, cubin, table + 64 * old)
+        content = elf.content(elf.sections[old])
+        body_at, link = HEADER_SIZE + len(body), kept.get(link, 0)
+        body += _symbols_of(content, kept) if kind == SYMBOLS else content
+        headers += struct.pack(SECTION_HEADER, name, kind, flags, at, body_at, size, link, *rest)
+    struct.pack_into("<Q", header, 40, HEADER_SIZE + len(body))
+    struct.pack_into("<HH", header, 60, len(kept), kept[struct.unpack_from("<H", cubin, 62)[0]])
+    return bytes(header) + body + headers
+
+
+def _symbols_of(content: bytes, kept: dict[int, int]) -> bytes:
+    """A table of symbols with the new numbers of sections."""
+    return b"".join(
+        struct.pack("<IBBHQQ", name, info, other, kept[section], at, size) if section in kept else bytes(24)
+        for name, info, other, section, at, size in struct.iter_unpack("<IBBHQQ", content)
+    )
 
 
 def fatbin_of(content: bytes, kind: int = 2, codec: str = "", announced: int | None = None) -> bytes:

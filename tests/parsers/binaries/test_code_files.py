@@ -19,11 +19,11 @@ from ncu_parsers.binaries.code_files import (
     holds_code_or_print,
     kernels_in,
 )
-from ncu_parsers.sources.elf import DamagedBinary
 from ncu_parsers.binaries.fatbin import LARGEST_IMAGE, Image, ImageKind, images_of
 from ncu_parsers.binaries.licences import library_of
 from ncu_parsers.binaries.ptx import ptx_kernels
 from ncu_parsers.binaries.resource_usage_text import resources_in_text
+from ncu_parsers.sources.elf import DamagedBinary
 
 from tests.conftest import SAMPLES
 from tests.support.cubins import fatbin_of, library_of_fatbin

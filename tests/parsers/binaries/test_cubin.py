@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.binaries.code_of_report import launched_kernels
 from ncu_parsers.binaries.cubin import Cubin
-from ncu_parsers.sources.elf import DamagedBinary
 from ncu_parsers.binaries.kernel_resources import KernelResources, Spills
 from ncu_parsers.binaries.resource_usage_text import resources_in_text
 from ncu_parsers.ncu_rep import launches_in
+from ncu_parsers.sources.elf import DamagedBinary
 from ncu_parsers.sources.sources import Source
 
 from tests.conftest import SAMPLES
-from tests.support.cubins import BITS, SYMBOLS, TEXTS, cubin_of, elf_of
+from tests.support.cubins import BITS, SYMBOLS, TEXTS, cubin_of, elf_of, only
 from tests.support.nightly import by_day
 from tests.support.reports import MEASURED, reports_with_code, shared_reports
 
@@ -54,6 +54,13 @@ def test_a_kernel_has_its_bounds_parameters_code_and_compiler() -> None:
     assert (found.parameter_bytes, found.toolkit, found.shared_bytes, found.barriers) == (16, "13.0", 1024, 1)
     assert found.code_bytes is not None
     assert found.code_bytes % 16 == 0
+
+
+def test_a_cubin_that_is_cut_to_some_kernels_says_the_same_of_them() -> None:
+    whole, named = (BINARIES / "kernels.sm_80.cubin").read_bytes(), kernels_of("kernels.sm_80.cubin")
+    for names in (("crowded",), ("reversed", "table")):
+        cut = {one.name: one for one in Cubin(only(whole, names)).kernels()}
+        assert cut == {name: named[name] for name in names}
 
 
 def test_an_array_in_local_memory_is_no_spill() -> None:
