@@ -177,7 +177,7 @@ def test_reading_and_analysis_work_with_the_lowest_versions(tmp_path: Path) -> N
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "."]
-    tools = ["pytest", "hypothesis", "--constraint", "constraints-min.txt"]
+    tools = ["pytest", "hypothesis", "jsonschema", "--constraint", "constraints-min.txt"]
     installed = subprocess.run([*install, *tools], cwd=ROOT, capture_output=True, text=True, check=False)
     if "Temporary failure in name resolution" in installed.stderr or "No matching distribution" in installed.stderr:
         pytest.skip(
