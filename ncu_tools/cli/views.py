@@ -261,7 +261,7 @@ def _of_steps(typed: Typed) -> bool:
     """True if `advise` is about steps of a recording: one file or folder, and no kernels of it chosen."""
     if typed.has("--what-if"):
         return True
-    if typed.has("--explain", "--against", "--kernel", "--id", "--phase", "--layer", "--device", "--rank", "--point"):
+    if typed.has("--against", "--kernel", "--id", "--phase", "--layer", "--device", "--rank", "--point"):
         return False
     runs = typed.arguments
     if len(runs) != 1 or not Path(runs[0]).exists():

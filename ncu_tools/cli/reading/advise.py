@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -58,9 +58,9 @@ SAMPLES = "sampled_samples"
 
 def _lever_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """What --explain takes, for tab completion."""
-    from ncu_tools.advice.levers.all_levers import LEVERS
+    from ncu_tools.cli.tables.advice.explained_lever import lever_names
 
-    return [name for name in LEVERS if name.startswith(incomplete)]
+    return [name for name in lever_names() if name.startswith(incomplete)]
 
 
 @click.command(cls=Verb)
@@ -111,11 +111,12 @@ def command(
 
     from ncu_tools.advice.next_metrics import in_a_sentence, next_metrics
     from ncu_tools.advice.nvidia_levers import answered_rules
+    from ncu_tools.cli.tables.advice.explained_lever import lever_here
     from ncu_tools.cli.tables.advice.lever_commands import with_commands
     from ncu_tools.cli.tables.advice.nvidia_text import rows_of_rules
 
     if explain is not None:
-        _explain(explain)
+        _explain(explain, run, output_format)
     if run is None:
         if explain is not None:
             return
@@ -144,7 +145,10 @@ def command(
     if output_format == "markdown":
         show(Table("advise", SHOWN, worth, notes), output_format, head=head)
         return
-    _show_text(worth, [row for row in rows if row["lever"] is None], advice, answered, head)
+    if explain is not None:
+        _show_lines(lever_here(rows, LEVERS_SHOWN if top is None else top, _width()), head)
+    else:
+        _show_text(worth, [row for row in rows if row["lever"] is None], advice, answered, head)
     echo_notes(notes)
 
 
@@ -218,8 +222,7 @@ def _compare(
         show(Table("advise", OF_CHANGES, rows_of_changes(changes), notes), output_format, head=head)
         return
     echo_head(head, "text", widest=WIDEST)
-    width = min(terminal_width() or WIDEST, WIDEST)
-    click.echo("\n".join(list(change_lines(changes, width))[1:]))
+    click.echo("\n".join(list(change_lines(changes, _width()))[1:]))
     echo_notes(notes)
 
 
@@ -303,11 +306,19 @@ def _show_text(
     from ncu_tools.cli.tables.advice.advice_text import advice_lines
     from ncu_tools.cli.tables.advice.nvidia_text import rule_lines
 
-    width = min(terminal_width() or WIDEST, WIDEST)
+    lines = advice_lines(worth, silent[:SILENT_SHOWN], _together(advice), _width())
+    _show_lines([*lines, *rule_lines(answered, _width())], head)
+
+
+def _show_lines(lines: Iterable[str], head: Any) -> None:
+    """Write the head and the lines below it, the first of which may be empty."""
     echo_head(head, "text", widest=WIDEST)
-    lines = list(advice_lines(worth, silent[:SILENT_SHOWN], _together(advice), width))
-    lines += rule_lines(answered, width)
-    click.echo("\n".join(lines[1:] if lines and not lines[0] else lines))
+    shown = list(lines)
+    click.echo("\n".join(shown[1:] if shown and not shown[0] else shown))
+
+
+def _width() -> int:
+    return min(terminal_width() or WIDEST, WIDEST)
 
 
 def _head(run: str, loaded: Run, only: Selection | None) -> Any:
@@ -316,22 +327,14 @@ def _head(run: str, loaded: Run, only: Selection | None) -> Any:
     return head_of([run], loaded.table, loaded.notes, only=only.title if only is not None else "")
 
 
-def _explain(name: str) -> None:
-    """What a lever is. Raises `WrongUsage` for an unknown one."""
-    from ncu_launch.errors import WrongUsage, near_names
+def _explain(name: str, run: str | None, output_format: str) -> None:
+    """Say what a lever is, but to programs. Raises `WrongUsage` for an unknown one."""
+    from ncu_launch.errors import WrongUsage
 
-    from ncu_tools.advice.advise import is_calibrated
-    from ncu_tools.advice.intervals import KINDS, confidence
-    from ncu_tools.advice.levers.all_levers import LEVERS
-    from ncu_tools.cli.tables.advice.advice_text import lever_lines
+    from ncu_tools.cli.tables.advice.explained_lever import explained
 
-    if name not in LEVERS:
-        near = near_names(name, LEVERS)
-        raise WrongUsage(
-            f"There is no lever {name!r}.",
-            f"Levers are: {', '.join(LEVERS)}.",
-            f"Near: {', '.join(near)}" if near else "",
-        )
-    width = min(terminal_width() or WIDEST, WIDEST)
-    sure = [(kind, confidence(kind)) for kind in KINDS] if is_calibrated(name) else []
-    click.echo("\n".join(lever_lines(name, sure, width)) + "\n")
+    lines = list(explained(name, _width()))
+    if output_format not in MACHINE_FORMATS:
+        click.echo("\n".join(lines) + "\n")
+    elif run is None:
+        raise WrongUsage("--explain alone is text.", advice="Name a run, of which --format has the lever's rows.")

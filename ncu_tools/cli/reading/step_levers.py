@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -37,12 +38,13 @@ PART_NAMES = ("levers", "path")
     "--what-if", "asked", metavar="NAME=TIME", multiple=True,
     help="What a step saves then: aten::mm=0.7x, softmax=10us, copies=0, gap:launch=0. May be repeated.",
 )  # fmt: skip
+@click.option("--explain", metavar="LEVER", help="Explain a lever of steps, and show it alone.")
 @top_option("levers", SHOWN)
 @machine_option
 @format_option
 def command(
-    run: str, parts: tuple[str, ...], asked: tuple[str, ...], top: int | None, machine: Machine | None,
-    output_format: str,
+    run: str, parts: tuple[str, ...], asked: tuple[str, ...], explain: str | None, top: int | None,
+    machine: Machine | None, output_format: str,
 ) -> None:  # fmt: skip
     """Say what can be done about the time of a step, and what the step gains: its graph is replayed for each lever.
 
@@ -61,17 +63,43 @@ def command(
     from ncu_tools.timeline.levers.step_advice import advice_on_recording
     from ncu_tools.timeline.load_activity import load_activity
 
+    if explain is not None:
+        _explain(explain, run, output_format)
     with progress("Reading") as reading:
         activity = load_activity(run, reading)
         found = advice_on_recording(activity, machine, asked)
-    show_step_advice(found, activity, run, parts or PART_NAMES[:1], top, output_format)
+    if explain is not None:
+        found = replace(found, levers=[one for one in found.levers if one.lever == explain], pairs=[])
+    show_step_advice(found, activity, run, parts or PART_NAMES[:1], top, output_format, only=explain)
+
+
+def _explain(name: str, run: str, output_format: str) -> None:
+    """Say what a lever is, but to programs. Raises `WrongUsage` for one that is not of steps."""
+    from ncu_launch.errors import WrongUsage
+
+    from ncu_tools.cli.tables.advice.explained_lever import explained
+    from ncu_tools.timeline.levers.situation import step_lever_texts
+
+    lines = list(explained(name, min(terminal_width() or WIDEST, WIDEST)))
+    if name not in step_lever_texts():
+        raise WrongUsage(
+            f"{name} is a lever of kernels, and {run} is a recording, which has no counters of them.",
+            advice=f"Name a report of ncu, or type: ncu-bench advise --explain {name}",
+        )
+    if output_format not in MACHINE_FORMATS:
+        click.echo("\n".join(lines) + "\n")
 
 
 def show_step_advice(
-    found: StepAdvice, activity: Activity, run: str, parts: tuple[str, ...], top: int | None, output_format: str
+    found: StepAdvice,
+    activity: Activity,
+    run: str,
+    parts: tuple[str, ...],
+    top: int | None,
+    output_format: str,
+    only: str | None = None,
 ) -> None:
-    """Write the levers, or the critical path where that alone is asked for."""
-    import click
+    """Write the levers, or the critical path where that alone is asked for; `only` is the lever that is asked for."""
 
     from ncu_tools.cli.tables.step_text import path_lines, step_lines
     from ncu_tools.report import step_advice_table as tables
@@ -99,7 +127,7 @@ def show_step_advice(
         show(Table("levers", tables.SHOWN, rows, [*hidden, *notes]), output_format, head=head)
     else:
         echo_head(head, "text", widest=WIDEST)
-        click.echo("\n".join(step_lines(found, rows, min(terminal_width() or WIDEST, WIDEST))))
+        click.echo("\n".join(step_lines(found, rows, min(terminal_width() or WIDEST, WIDEST), only)))
         echo_notes([*hidden, *notes])
 
 

@@ -16,12 +16,13 @@ from ncu_tools.timeline.graph.evidence import REFUSED
 from ncu_tools.timeline.levers.step_advice import StepAdvice
 
 Row = dict[str, Any]
+NOT_HERE = "By what the recording has, {} saves less than 1 % of it."
 LEAST_NAMED = 0.02
 """Share of the critical path from which on a kernel of a step without levers is named."""
 
 
-def step_lines(found: StepAdvice, rows: Sequence[Row], width: int) -> Iterator[str]:
-    """The lines of a terminal; `rows` are the levers and what-ifs to show."""
+def step_lines(found: StepAdvice, rows: Sequence[Row], width: int, only: str | None = None) -> Iterator[str]:
+    """The lines of a terminal; `rows` are the levers and what-ifs to show, `only` the lever that is asked for."""
     yield from path_lines(found, width)
     several = _added_up(found)
     if several and any(row["evidence"] for row in rows):
@@ -30,7 +31,7 @@ def step_lines(found: StepAdvice, rows: Sequence[Row], width: int) -> Iterator[s
         yield ""
         yield from _lever_lines(row, number, width)
     if not rows and found.evidence.level != REFUSED:
-        yield from paragraph(_without_levers(found), width)
+        yield from paragraph(_without_levers(found) if only is None else NOT_HERE.format(only), width)
     for pair in found.pairs[:2]:
         both = " and ".join(pair.titles)
         text = (

@@ -99,6 +99,33 @@ def test_a_lever_is_explained_with_its_model_and_how_often_it_held() -> None:
     assert called(CONFLICTS, "--explain", "pad-shared-memory").out.count("saves") == 1
 
 
+def test_a_lever_of_steps_is_explained_and_one_of_both_twice() -> None:
+    assert "not known  whether shapes and control flow stay the same" in called("--explain", "cuda-graphs").out
+    both = called("--explain", "fuse").out
+    assert both.startswith("fuse, of kernels: ")
+    assert "\nfuse, of steps: " in both
+
+
+def test_a_lever_that_is_explained_says_why_a_kernel_does_not_gain_by_it() -> None:
+    row = next(row for row in answer(CONFLICTS)["rows"] if row["nothing"])
+    out = " ".join(called(CONFLICTS, "--explain", row["lever"]).out.split())
+    assert f"Not worth it for: conflicts: it brings nothing, as {row['nothing']}" in out
+    assert "NVIDIA's rules" not in out
+
+
+def test_a_lever_that_no_counter_decides_says_so() -> None:
+    assert (
+        "No kernel of the run has counters that decide this lever."
+        in called("d08-print-fp.csv", "--explain", "divergence").out
+    )
+
+
+def test_a_program_is_given_the_rows_of_a_lever_without_its_explanation() -> None:
+    rows = answer(CONFLICTS, "--explain", "pad-shared-memory")["rows"]
+    assert {row["lever"] for row in rows} == {"pad-shared-memory"}
+    assert "--explain alone is text" in called("--explain", "coalesce", "--format", "json").err
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [((), "needs a run"), (("--explain", "coalesc"), "no lever"), (("missing.ncu-rep",), "missing.ncu-rep")],

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ncu_tools.advice.intervals import Confidence
 from ncu_tools.advice.lever_sentences import interval, number_of
-from ncu_tools.advice.levers.all_levers import lever_texts
 from ncu_tools.advice.situation.model import SavedShare
 from ncu_tools.cli.tables.part_text import hanging, paragraph
 from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
@@ -25,7 +23,7 @@ def advice_lines(levers: Sequence[Row], silent: Sequence[Row], together: Sequenc
     """The lines below the head: a paragraph for each lever, then the kernels without one."""
     if not levers and not silent:
         yield from ["", NO_LAUNCH]
-    names = _names([*levers, *silent])
+    names = shown_names([*levers, *silent])
     kept = [row for row in levers if not row["is_apart"]]
     apart = [row for row in levers if row["is_apart"]]
     for place, row in enumerate(kept, 1):
@@ -42,7 +40,7 @@ def advice_lines(levers: Sequence[Row], silent: Sequence[Row], together: Sequenc
             yield from hanging(f"  {names[row['kernel']]}{share}:", row["says"], width)
 
 
-def _names(rows: Sequence[Row]) -> dict[str, str]:
+def shown_names(rows: Sequence[Row]) -> dict[str, str]:
     """Readable, unique names of kernels."""
     every = list(dict.fromkeys(row["kernel"] for row in rows))
     read = distinct_names(every)
@@ -52,7 +50,7 @@ def _names(rows: Sequence[Row]) -> dict[str, str]:
 
 def shown_name(kernel: str) -> str:
     """The readable name of one kernel, cut in its middle if it is long."""
-    return _names([{"kernel": kernel}])[kernel]
+    return shown_names([{"kernel": kernel}])[kernel]
 
 
 def _lever(row: Row, names: Mapping[str, str], number: str, width: int) -> Iterator[str]:
@@ -84,21 +82,3 @@ def _paragraphs(sentences: Sequence[str], width: int) -> Iterator[str]:
     for sentence in sentences:
         yield ""
         yield from paragraph(sentence, width)
-
-
-def lever_lines(name: str, sure: Sequence[tuple[str, Confidence]], width: int) -> Iterator[str]:
-    """The text of --explain on a lever: what to do, its model, its source, and how often its intervals held."""
-    told = lever_texts()[name]
-    yield from paragraph(f"{name}: {told['title']}", width)
-    for title, text in (("what to do", told["remedy"]), ("model", told["model"]), ("source", told["source"])):
-        yield ""
-        yield from hanging(f"  {title}", text, width)
-    yield ""
-    if not sure:
-        yield from hanging("  how right", "no known history pulled it alone: its interval is the model's own", width)
-    for known, one in sure:
-        held = (
-            f"the real saving lay inside in {percent(one.held)} of {one.histories} changes by "
-            f"{counted(one.authors, 'author', 'authors')}"
-        )
-        yield from hanging(f"  with {known}", held, width)

@@ -54,6 +54,24 @@ def test_text_says_what_binds_and_each_lever_with_its_saving_its_evidence_and_wh
     assert "DataLoader(num_workers=" in text
 
 
+def test_a_lever_that_is_explained_is_shown_alone(trace: str) -> None:
+    text = " ".join(ran("advise", trace, "--explain", "cuda-graphs").stdout.split())
+    assert text.startswith("cuda-graphs, of steps: launch by CUDA graphs what to do Capture what lies")
+    assert "1. launch by CUDA graphs: saves" in text
+    assert "load data ahead" not in text
+    (row,) = json.loads(ran("advise", trace, "--explain", "cuda-graphs", "--format", "json").stdout)["rows"]
+    assert row["lever"] == "cuda-graphs"
+
+
+def test_a_lever_that_a_recording_does_not_have_says_so(trace: str) -> None:
+    assert (
+        "By what the recording has, sdpa saves less than 1 % of it." in ran("advise", trace, "--explain", "sdpa").stdout
+    )
+    refused = ran("advise", trace, "--explain", "coalesce")
+    assert refused.exit_code == 2
+    assert "coalesce is a lever of kernels" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("low", "high", "likely", "says"),
     [
