@@ -45,6 +45,7 @@ WIDTH = "COLUMNS"
 """Environment variable with the width of lines, as set by shells and terminals."""
 NARROWEST_TERMINAL, WIDTH_OF_PIPES = 40, 120
 BAR_WIDTH = 20
+TEXT_OF_LINES = "Look for the text of source lines below this folder."
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 
@@ -175,6 +176,12 @@ def dask_option(function: Function) -> Function:
     )(function)  # fmt: skip
 
 
+def source_root_option(text: str = TEXT_OF_LINES) -> Callable[[Function], Function]:
+    """--source-root: the folder of source; `text` is its help."""
+    folder = click.Path(exists=True, file_okay=False, path_type=Path)
+    return click.option("--source-root", type=folder, metavar="DIR", help=text)
+
+
 def top_option(rows: str, default: int = ROWS_SHOWN, least: int = 1) -> Callable[[Function], Function]:
     """--top: how many of the `rows`, a plural noun, are shown; None if not given."""
     return click.option(
@@ -231,6 +238,15 @@ def show(table: Table, output_format: str, *, full_names: bool = False, head: He
         echo_notes(table.notes)
 
 
+def show_if_any(table: Table, output_format: str, head: Head) -> None:
+    """As `show`, but as text only the head and the notes of a table without rows."""
+    if table.rows or output_format != "text":
+        show(table, output_format, head=head)
+    else:
+        echo_head(head, output_format)
+        echo_notes(table.notes)
+
+
 def echo_head(head: Head, output_format: str, *, widest: int | None = None) -> None:
     """Write the line above a table, at most `widest` columns, and an empty one; JSON has it as `head`, CSV does not."""
     echo_heads([head], output_format, widest=widest)
@@ -250,6 +266,19 @@ def echo_heads(
         click.echo("\n".join(one.text(width) for one in shown) + "\n")
     else:
         click.echo("\n\n".join(markdown_text(one.text()) for one in shown) + "\n")
+
+
+def page_width(widest: int) -> int:
+    """The width of pages of text: that of standard output, but at most `widest`, which --wide gives too."""
+    return min(terminal_width() or widest, widest)
+
+
+def echo_page(lines: Iterable[str], notes: Sequence[str], head: Head | None = None, *, widest: int = 0) -> None:
+    """Write lines of text, below a head of at most `widest` columns if there is one; notes go to standard error."""
+    if head is not None:
+        echo_head(head, "text", widest=widest)
+    click.echo("\n".join(lines))
+    echo_notes(notes)
 
 
 def echo_text(table: Table, *, full_names: bool = False) -> None:

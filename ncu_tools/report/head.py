@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,9 @@ from ncu_tools.ceilings.launch_devices import names_of_devices
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.numbers.text_width import text_width
 from ncu_tools.report.table import printable
+
+if TYPE_CHECKING:
+    from ncu_tools.runs.selection import Selection
 
 TIME = "time"
 MOST_NAMED = 2
@@ -92,11 +95,13 @@ class Head:
 
 
 def head_of(
-    runs: Sequence[str], table: pa.Table | None = None, notes: Iterable[str] = (), *, only: str = "", **known: Any
-) -> Head:
+    runs: Sequence[str], table: pa.Table | None = None, notes: Iterable[str] = (), *, only: Selection | None = None,
+    **known: Any,
+) -> Head:  # fmt: skip
     """The head of runs: the `known` facts, else facts from their launches; `notes` add more, `only` was selected."""
-    settings = (*([only] if only else ()), *(settings_of(runs[0]) if len(runs) == 1 else ()))
-    more = (*known.pop("more", ()), *(() if only else in_head(notes)))  # notes cover all launches
+    chosen = only.title if only is not None else ""
+    settings = (*([chosen] if chosen else ()), *(settings_of(runs[0]) if len(runs) == 1 else ()))
+    more = (*known.pop("more", ()), *(() if chosen else in_head(notes)))  # notes cover all launches
     if table is not None:
         known = {"devices": names_of_devices(table), "launches": _launches(table), "time_ns": _time(table), **known}
     return Head(tuple(runs), settings=settings, more=more, **known)

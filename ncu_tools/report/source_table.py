@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import WrongUsage
 from ncu_launch.notes import Note, NoteKind
@@ -17,6 +17,9 @@ from ncu_tools.kernels.source.stalls import REASONS, stall_counts, stalls
 from ncu_tools.numbers.number_format import counted, percent
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.head import Head, head_of
+
+if TYPE_CHECKING:
+    from ncu_tools.runs.selection import Selection
 
 RANKED_BY = {
     "samples": "samples of warps",
@@ -98,7 +101,7 @@ def about(code: KernelCode) -> Note:
     return Note(f"{readable_name(code.kernel_name)}: {', '.join(amounts_of(code))}", NoteKind.IN_HEAD)
 
 
-def head_of_code(run: str, code: KernelCode, only: str = "") -> Head:
+def head_of_code(run: str, code: KernelCode, only: Selection | None = None) -> Head:
     """The line above the table: the kernel and its amounts; below it, its most frequent stall."""
     what = (readable_name(code.kernel_name), *amounts_of(code))
     return head_of([run], more=what, only=only, first=next(iter(stall_notes(code)), None))

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.comparing.shown_gates import require_gates, show_gates, table_of_gates, write_junit
+from ncu_tools.cli.comparing.shown_gates import Outcomes, require_gates, show_gates, table_of_gates, write_junit
 from ncu_tools.cli.comparing.shown_on_github import GITHUB, gate_format_options, require_github, show_on_github
 from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
-    echo_head,
     echo_markdown,
-    echo_notes,
     first_rows,
     require_other_output,
-    show,
+    show_if_any,
     top_option,
 )
 from ncu_tools.cli.reading.binaries.code_arguments import Wanted, architecture_option, notes_on
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from ncu_tools.binaries.code_gates import HeldGate
     from ncu_tools.binaries.compare_code import CodePair
     from ncu_tools.cli.github.annotations import PlacedOutcome
+    from ncu_tools.report.head import Head
 
 COLUMNS = columns(
     "code.kernel architecture~4 code_change~0 registers_words~1 spills_words~1 shared_words~3 occupancy_words~2 "
@@ -138,24 +137,22 @@ def command(
     table = Table("compare_code", COLUMNS, rows, notes, extra, MORE)
     if output_format == GITHUB:
         show_on_github(table, {runs[1]: [_with_lines(one) for one in found]}, [head], comment=comment)
-        if code := exit_code(one.outcome for one in found):
-            raise click.exceptions.Exit(code)
-        return
+    else:
+        _show(table, outcomes, output_format, head)
+    if code := exit_code(one.outcome for one in found):
+        raise click.exceptions.Exit(code)
+
+
+def _show(table: Table, outcomes: Outcomes, output_format: str, head: Head) -> None:
+    """Write the table and the diff, with the gates above them as Markdown and below them else."""
     if output_format == "markdown" and outcomes:
         echo_markdown(table_of_gates(outcomes))
         click.echo()
-    if rows or output_format != "text":
-        show(table, output_format, head=head)
-    else:
-        echo_head(head, output_format)
-        echo_notes(notes)
-    if output_format in ("text", "markdown"):
-        _show_diff(extra["diff"], output_format)
+    show_if_any(table, output_format, head)
+    if output_format not in MACHINE_FORMATS:
+        _show_diff(table.extra["diff"], output_format)
     if output_format != "markdown":
         show_gates(outcomes, output_format)
-    code = exit_code(one.outcome for one in found)
-    if code:
-        raise click.exceptions.Exit(code)
 
 
 def _require_gates(limits: Sequence[Any], runs: Sequence[str], files: dict[str, Path | None]) -> None:

@@ -26,13 +26,11 @@ from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
     dask_option,
-    echo_head,
-    echo_notes,
     engine_of,
     first_rows,
     options_in,
     require_other_output,
-    show,
+    show_if_any,
     top_option,
 )
 from ncu_tools.cli.terminal_notes import picture_written
@@ -181,12 +179,8 @@ def command(
     head = _head(history, changes, told=not how.series)
     if output_format == GITHUB:
         show_on_github(shown, lines_of_runs({newest: outcomes}), [head], comment=comment)
-    elif shown.rows or output_format != "text":
-        show(shown, output_format, head=head)
-    else:  # the head says that nothing changed
-        echo_head(head, output_format)
-        echo_notes(shown.notes)
-    if output_format != GITHUB:
+    else:
+        show_if_any(shown, output_format, head)  # the head says if nothing changed
         show_gates({newest: outcomes}, output_format)
     if code := exit_code(outcomes):
         raise click.exceptions.Exit(code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,14 +14,13 @@ import click
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
-    echo_head,
-    echo_notes,
+    echo_page,
     first_rows,
     format_option,
+    page_width,
     progress,
     rows_shown,
     show,
-    terminal_width,
     top_option,
 )
 from ncu_tools.cli.views import Verb
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.advice.advise import Advice
-    from ncu_tools.advice.nvidia_levers import AnsweredRule
     from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
 
@@ -111,9 +109,11 @@ def command(
 
     from ncu_tools.advice.next_metrics import in_a_sentence, next_metrics
     from ncu_tools.advice.nvidia_levers import answered_rules
+    from ncu_tools.cli.tables.advice.advice_text import advice_lines
     from ncu_tools.cli.tables.advice.explained_lever import lever_here
     from ncu_tools.cli.tables.advice.lever_commands import with_commands
-    from ncu_tools.cli.tables.advice.nvidia_text import rows_of_rules
+    from ncu_tools.cli.tables.advice.nvidia_text import rows_of_rules, rule_lines
+    from ncu_tools.report.head import head_of
 
     if explain is not None:
         _explain(explain, run, output_format)
@@ -129,7 +129,7 @@ def command(
     with progress("Reading") as reading:
         loaded, advice = _advice_of(run, only, reading)
     rows = with_commands(_rows(advice, explain), advice, run, loaded.table.column_names, is_whole=only is None)
-    head = _head(run, loaded, only)
+    head = head_of([run], loaded.table, loaded.notes, only=only)
     notes = [*advice.notes, *loaded.notes]
     answered, lacking = answered_rules(loaded.table, advice), next_metrics(advice)
     notes = [*(Note(one, NoteKind.NOT_KNOWN, "advice") for one in in_a_sentence(lacking)), *notes]
@@ -146,10 +146,12 @@ def command(
         show(Table("advise", SHOWN, worth, notes), output_format, head=head)
         return
     if explain is not None:
-        _show_lines(lever_here(rows, LEVERS_SHOWN if top is None else top, _width()), head)
+        lines = list(lever_here(rows, LEVERS_SHOWN if top is None else top, page_width(WIDEST)))
     else:
-        _show_text(worth, [row for row in rows if row["lever"] is None], advice, answered, head)
-    echo_notes(notes)
+        silent = [row for row in rows if row["lever"] is None][:SILENT_SHOWN]
+        lines = list(advice_lines(worth, silent, _together(advice), page_width(WIDEST)))
+        lines += rule_lines(answered, page_width(WIDEST))
+    echo_page(lines[1:] if lines and not lines[0] else lines, notes, head, widest=WIDEST)
 
 
 # ---------------------------------------------------------------------------------------------------- kinds of runs
@@ -205,6 +207,7 @@ def _compare(
     from ncu_tools.advice.pulled_levers import paired
     from ncu_tools.cli.tables.advice.change_text import COLUMNS as OF_CHANGES
     from ncu_tools.cli.tables.advice.change_text import change_lines, logged, rows_of_changes
+    from ncu_tools.report.head import head_of
 
     with progress("Reading") as reading:
         (base, before), (after_run, after) = _advice_of(run, only, reading), _advice_of(new, None, reading)
@@ -217,13 +220,11 @@ def _compare(
         from ncu_tools.advice.history import append
 
         notes += append(log, logged(changes, run, new, now))
-    head = _head(run, base, only)
+    head = head_of([run], base.table, base.notes, only=only)
     if output_format != "text":
         show(Table("advise", OF_CHANGES, rows_of_changes(changes), notes), output_format, head=head)
         return
-    echo_head(head, "text", widest=WIDEST)
-    click.echo("\n".join(list(change_lines(changes, _width()))[1:]))
-    echo_notes(notes)
+    echo_page(list(change_lines(changes, page_width(WIDEST)))[1:], notes, head, widest=WIDEST)
 
 
 def _nothing_in_common(*sides: tuple[str, Advice]) -> NcuBenchError:
@@ -300,40 +301,13 @@ def _together(advice: Advice) -> list[str]:
     return [f"Together, {both} save {interval(one.together.saves, f' of {kernel}')}: not their sum."]
 
 
-def _show_text(
-    worth: Sequence[Row], silent: Sequence[Row], advice: Advice, answered: Sequence[AnsweredRule], head: Any
-) -> None:
-    from ncu_tools.cli.tables.advice.advice_text import advice_lines
-    from ncu_tools.cli.tables.advice.nvidia_text import rule_lines
-
-    lines = advice_lines(worth, silent[:SILENT_SHOWN], _together(advice), _width())
-    _show_lines([*lines, *rule_lines(answered, _width())], head)
-
-
-def _show_lines(lines: Iterable[str], head: Any) -> None:
-    """Write the head and the lines below it, the first of which may be empty."""
-    echo_head(head, "text", widest=WIDEST)
-    shown = list(lines)
-    click.echo("\n".join(shown[1:] if shown and not shown[0] else shown))
-
-
-def _width() -> int:
-    return min(terminal_width() or WIDEST, WIDEST)
-
-
-def _head(run: str, loaded: Run, only: Selection | None) -> Any:
-    from ncu_tools.report.head import head_of
-
-    return head_of([run], loaded.table, loaded.notes, only=only.title if only is not None else "")
-
-
 def _explain(name: str, run: str | None, output_format: str) -> None:
     """Say what a lever is, but to programs. Raises `WrongUsage` for an unknown one."""
     from ncu_launch.errors import WrongUsage
 
     from ncu_tools.cli.tables.advice.explained_lever import explained
 
-    lines = list(explained(name, _width()))
+    lines = list(explained(name, page_width(WIDEST)))
     if output_format not in MACHINE_FORMATS:
         click.echo("\n".join(lines) + "\n")
     elif run is None:

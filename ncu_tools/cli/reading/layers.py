@@ -157,8 +157,7 @@ def _head(run: str, loaded: Run, clocks: Collection[str], only: Selection | None
 
     means = (f"means over {iterations} iterations",) if iterations > 1 else ()
     notes = [*loaded.notes, *operator_notes(clocks)]
-    chosen = only.title if only is not None else ""
-    return head_of([run], loaded.table, notes, only=chosen, time_title=time_title(clocks), more=means)
+    return head_of([run], loaded.table, notes, only=only, time_title=time_title(clocks), more=means)
 
 
 def _show_ratios(name: str, run: Run, depth: int | None, only: Selection | None, output_format: str) -> None:

@@ -16,7 +16,15 @@ from ncu_launch.notes import NoteKind, kind_of, subject_of
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import FILE, echo_notes, inductor_option, machine_option, progress, settings_options
+from ncu_tools.cli.options import (
+    FILE,
+    echo_notes,
+    inductor_option,
+    machine_option,
+    progress,
+    settings_options,
+    source_root_option,
+)
 from ncu_tools.cli.tables.hotspots.locations import LOCATION
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.cli.views import Verb
@@ -54,10 +62,7 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
     help="How many kernels of each run the page holds, hottest first; a good many if not given.",
 )
 @click.option("--title", default="", help="A title for the page.")
-@click.option(
-    "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="Look for the text of source lines below this folder.",
-)  # fmt: skip
+@source_root_option()
 @click.option("--step", "pattern", metavar="REGEX", help="Ranges whose names match are the steps of a timeline.")
 @rows_and_order(KERNEL_ROWS)
 @machine_option

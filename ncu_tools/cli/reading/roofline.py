@@ -292,7 +292,7 @@ def _heads(
         spots = [point.hotspot for point in points if point.run == run.name]
         found.append(
             head_of(
-                [run.name], None, notes if len(runs) == 1 else (), only=only.title if only is not None else "",
+                [run.name], None, notes if len(runs) == 1 else (), only=only,
                 devices=(run.device,) if run.device else (), time_ns=run.time_ns, time_title=time_title,
                 launches=sum(spot.launches for spot in spots) if spots else None,
                 first=first_kernel(spots, by_name=by_name) if len(runs) == 1 else None,

@@ -71,8 +71,7 @@ def command(
     summed = [note for run in runs for note in points_summed(run, only)]
     notes = [*summed, *result.notes, *loaded.notes, *operator_notes(clocks)]
     ranked = (counted(len(result.ranks), "rank", "ranks"),)
-    chosen = only.title if only is not None else ""
-    head = head_of(runs, loaded.table, only=chosen, time_title=time_title(clocks), more=ranked)
+    head = head_of(runs, loaded.table, only=only, time_title=time_title(clocks), more=ranked)
     if by == "rank" or len(result.ranks) < 2:
         ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
         show(titled_times(ranks, clocks), output_format, head=head)

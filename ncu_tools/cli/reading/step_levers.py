@@ -10,14 +10,13 @@ import click
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
-    echo_head,
-    echo_notes,
+    echo_page,
     first_rows,
     format_option,
     machine_option,
+    page_width,
     progress,
     show,
-    terminal_width,
     top_option,
 )
 
@@ -80,7 +79,7 @@ def _explain(name: str, run: str, output_format: str) -> None:
     from ncu_tools.cli.tables.advice.explained_lever import explained
     from ncu_tools.timeline.levers.situation import step_lever_texts
 
-    lines = list(explained(name, min(terminal_width() or WIDEST, WIDEST)))
+    lines = list(explained(name, page_width(WIDEST)))
     if name not in step_lever_texts():
         raise WrongUsage(
             f"{name} is a lever of kernels, and {run} is a recording, which has no counters of them.",
@@ -114,9 +113,7 @@ def show_step_advice(
     if parts == ("path",):
         path = Table("levers", tables.PATH, tables.path_rows(found), notes)
         if output_format == "text":
-            echo_head(head, "text", widest=WIDEST)
-            click.echo("\n".join(path_lines(found, min(terminal_width() or WIDEST, WIDEST))))
-            echo_notes(notes)
+            echo_page(path_lines(found, page_width(WIDEST)), notes, head, widest=WIDEST)
         else:
             show(path, output_format, head=head)
         return
@@ -126,9 +123,7 @@ def show_step_advice(
     elif output_format == "markdown":
         show(Table("levers", tables.SHOWN, rows, [*hidden, *notes]), output_format, head=head)
     else:
-        echo_head(head, "text", widest=WIDEST)
-        click.echo("\n".join(step_lines(found, rows, min(terminal_width() or WIDEST, WIDEST), only)))
-        echo_notes([*hidden, *notes])
+        echo_page(step_lines(found, rows, page_width(WIDEST), only), [*hidden, *notes], head, widest=WIDEST)
 
 
 def _model_of(run: str) -> str | None:

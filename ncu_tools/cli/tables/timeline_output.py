@@ -10,7 +10,7 @@ import click
 from ncu_launch.errors import WrongUsage
 from ncu_launch.notes import shown_notes
 
-from ncu_tools.cli.options import echo_markdown, echo_notes, echo_text, rows_shown, show, terminal_width
+from ncu_tools.cli.options import echo_markdown, echo_notes, echo_text, page_width, rows_shown, show, terminal_width
 from ncu_tools.cli.tables.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted
@@ -91,7 +91,7 @@ def _verdicts(found: Timeline, top: int | None) -> list[dict[str, Any]]:
 def _show_parts(
     found: Timeline, parts: Sequence[str], chosen: Sequence[str], top: int | None, output_format: str
 ) -> None:
-    width = min(terminal_width() or WIDTH, WIDTH)
+    width = page_width(WIDTH)
     is_text = output_format == "text"
     head = head_of_timeline(found)
     click.echo(head.text(terminal_width()) if is_text else markdown_text(head.text()))

@@ -16,9 +16,11 @@ from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.report.first_sentences import first_kernel
 from ncu_tools.report.head import Head, cut_in_the_middle, head_of, short_run
+from ncu_tools.runs.selection import Selection
 from tests.support.launches import launch, metric, sass, table, tensor
 
 A40 = {"device__attribute_display_name": metric("A40")}
+FORWARD = Selection(phases=("forward",))
 LONG = "a" * 60 + "kernel_0001" + "b" * 60 + ".ncu-rep"
 WHOLE = Head((f"reports/{LONG}",), ("NVIDIA A40",), 2, 9.434e6, settings=("batch 8",), more=("GPU busy 91.9 %",))
 
@@ -74,7 +76,7 @@ def test_a_run_folder_says_how_its_model_was_run(tmp_path: Path) -> None:
     write_manifest(Manifest([], "ncu", "", workload=asdict(Workload("/home/me/model.py:make"))), tmp_path / "of_a_file")
     assert head_of([str(tmp_path / "of_a_file")]).settings[:2] == ("model.py:make", "batch 1")
     assert head_of([str(tmp_path), "other"]).settings == ()
-    assert head_of([str(tmp_path)], only="phase forward").settings == ("phase forward", *settings)
+    assert head_of([str(tmp_path)], only=FORWARD).settings == ("phase forward", *settings)
 
 
 def test_launches_tell_device_count_and_time_without_those_that_failed() -> None:
@@ -88,7 +90,7 @@ def test_launches_tell_device_count_and_time_without_those_that_failed() -> None
 def test_notes_put_what_they_say_in_short_there_but_not_on_a_part_of_the_launches() -> None:
     notes = ["plain", Note("the GPU was busy", NoteKind.IN_HEAD, "GPU busy 12.0 %")]
     assert head_of(["r"], None, notes).more == ("GPU busy 12.0 %",)
-    assert head_of(["r"], None, notes, only="phase forward").more == ()
+    assert head_of(["r"], None, notes, only=FORWARD).more == ()
 
 
 def test_runs_of_the_same_name_are_told_apart_by_their_folders() -> None:

@@ -13,13 +13,13 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
-    echo_head,
-    echo_notes,
+    echo_page,
     format_option,
     hidden_rows,
+    page_width,
     rows_shown,
     show,
-    terminal_width,
+    show_if_any,
     top_option,
 )
 from ncu_tools.cli.reading.binaries.code_arguments import Wanted, architecture_option, notes_on
@@ -102,11 +102,7 @@ def command(
     ]
     architectures = sorted(filter(None, wanted.architectures))
     head = _head(run, (counted(wanted.count, "kernel", "kernels"), *architectures))
-    if rows or output_format != "text":
-        show(Table("binary", COLUMNS, rows, notes, _extra(reading), MORE), output_format, head=head)
-        return
-    echo_head(head, output_format)
-    echo_notes(notes)
+    show_if_any(Table("binary", COLUMNS, rows, notes, _extra(reading), MORE), output_format, head)
 
 
 def _head(run: str, facts: Iterable[str]) -> Any:
@@ -232,14 +228,12 @@ def _show_one(
         named = [{**row, "part": PARTS[row["part"]], "value": row["text"]} for row in rows]
         show(Table("binary", OF_ONE, named, notes), output_format, head=head)
         return
-    width = min(terminal_width() or WIDTH, WIDTH)
-    echo_head(head, output_format, widest=WIDTH)
+    width = page_width(WIDTH)
     lines = paragraph("By code alone: how often an instruction stands there, not how long it takes.", width)
     for part, title in PARTS.items():
         of_part = [{**row, "value": row["text"]} for row in rows if row["part"] == part]
         lines += ["", title, *of_values(of_part, width)] if of_part else []
-    click.echo("\n".join(lines))
-    echo_notes(notes)
+    echo_page(lines, notes, head, widest=WIDTH)
 
 
 def _rows_of_one(kernel: FoundKernel, ptx: PtxKernel | None, report: str | None) -> tuple[list[Row], list[str]]:

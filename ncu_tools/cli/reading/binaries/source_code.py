@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import first_rows, format_option, show, top_option
+from ncu_tools.cli.options import first_rows, format_option, show, source_root_option, top_option
 from ncu_tools.cli.reading.binaries.code_arguments import Wanted, architecture_option, notes_on
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import columns
@@ -36,10 +36,7 @@ Row = dict[str, Any]
 @click.option("--view", type=click.Choice(VIEWS), help="What a row is.  [default: lines; sass where none is known]")
 @click.option("--sort", "order", type=click.Choice(ORDERS), help="What rows are ordered by.  [default: the code]")
 @click.option("--around", metavar="OFFSET", help="Show the instructions around this one, in their order.")
-@click.option(
-    "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="Look for the text of source lines below this folder.",
-)  # fmt: skip
+@source_root_option()
 @top_option("places")
 @format_option
 def command(

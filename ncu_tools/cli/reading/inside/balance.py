@@ -9,7 +9,7 @@ import click
 from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.options import format_option, progress, show
-from ncu_tools.cli.reading.inside.samples import head_of_launch, launch_options
+from ncu_tools.cli.reading.inside.samples import launch_options
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import duration
 from ncu_tools.report.columns.registry import columns
@@ -40,6 +40,7 @@ def command(run: str, launch: int | None, output_format: str, only: Selection | 
       ncu-bench kernel report.ncu-rep gemm --part balance --launch 12
     """
     from ncu_tools.kernels.source.spread.launch_balance import launch_balance
+    from ncu_tools.report.head import head_of
 
     with progress("Reading") as reading:
         found = launch_balance(run, only, launch, reading)
@@ -48,5 +49,5 @@ def command(run: str, launch: int | None, output_format: str, only: Selection | 
     name = readable_name(found.kernel_name)
     notes = [Note(f"{name}: {', '.join(facts)}", NoteKind.IN_HEAD), Note(SLOWEST, NoteKind.METHOD), *found.notes]
     extra = {"kernel": found.kernel_name, "launch_id": found.launch_id}
-    head = head_of_launch(run, [name, *facts], only)
+    head = head_of([run], more=(name, *facts), only=only)
     show(Table("samples", COLUMNS, [asdict(row) for row in found.rows], notes, extra), output_format, head=head)

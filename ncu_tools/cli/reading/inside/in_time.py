@@ -16,9 +16,9 @@ from ncu_tools.cli.options import (
     echo_notes,
     echo_text,
     format_option,
+    page_width,
     progress,
     show,
-    terminal_width,
 )
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table, printable
@@ -94,7 +94,7 @@ def command(
         show(Table("inside", RANGES, rows, notes, extra_of(found)), output_format, head=head)
         return
     echo_head(head, output_format, widest=WIDEST)
-    width = min(terminal_width() or WIDEST, WIDEST)
+    width = page_width(WIDEST)
     for one in parts:
         most = {"ranges": SHOWN_RANGES, "chain": SHOWN_CHAIN}.get(one.key)
         shown = readable(one, found.ranges.clock, most)

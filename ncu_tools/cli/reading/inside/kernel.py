@@ -16,13 +16,13 @@ from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
-    echo_head,
     echo_notes,
+    echo_page,
     format_option,
     machine_option,
+    page_width,
     progress,
     show,
-    terminal_width,
 )
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.cli.views import Verb
@@ -149,7 +149,7 @@ def command(
     parts = chosen or PART_NAMES
     step = next_step(view, run, over_time=any(name.startswith(OVER_TIME) for name in loaded.table.column_names))
     notes = [*notes_of(view, parts), *loaded.notes]
-    head = head_of([run], loaded.table, loaded.notes, only=only.title if only is not None else "")
+    head = head_of([run], loaded.table, loaded.notes, only=only)
     if output_format in MACHINE_FORMATS:
         rows = [row for row in _values(view) if row["part"] in parts]
         show(Table("kernel", MACHINE_READABLE, rows, notes, _extra(view, step, levers)), output_format, head=head)
@@ -160,8 +160,9 @@ def command(
             head=head,
         )
     else:
-        echo_head(head, output_format, widest=WIDTH)
-        _show_text(view, parts, _step_rows(step), levers, notes)
+        name, *others = notes
+        lines = _lines(name, view, parts, _step_rows(step), levers)
+        echo_page(lines, others, head, widest=WIDTH)
 
 
 def _write_chart(view: KernelView, path: Path) -> None:
@@ -211,8 +212,7 @@ def _compare(
         patterns = pattern_of_ids(base.table, wanted[1]) or wanted[0]
         change = compared((base, new), patterns, pair, launch, machine)
     summed = [note for name in names for note in points_summed(name, only)]
-    chosen = only.title if only is not None else ""
-    heads = [head_of([name], run.table, run.notes, only=chosen) for name, run in zip(names, (base, new), strict=True)]
+    heads = [head_of([name], run.table, run.notes, only=only) for name, run in zip(names, (base, new), strict=True)]
     show_against(change, names, parts, [*summed, *base.notes, *new.notes], output_format, told_apart(heads))
 
 
@@ -226,16 +226,15 @@ def _explain(view: KernelView, name: str, notes: list[str], output_format: str) 
 # --------------------------------------------------------------------------------------------------- for people
 
 
-def _show_text(
-    view: KernelView, parts: Sequence[str], steps: list[Row], levers: KernelAdvice | None, notes: list[str]
-) -> None:
-    """Print the seven parts one below the other, in the width of the terminal, but at most a page's."""
+def _lines(
+    name: str, view: KernelView, parts: Sequence[str], steps: list[Row], levers: KernelAdvice | None
+) -> list[str]:
+    """The note that names the kernel, and the seven parts one below the other."""
     from ncu_tools.cli.tables.advice.levers_of_kernel import levers_in_words
     from ncu_tools.cli.tables.part_text import WIDTH, of_sentences, of_values, paragraph
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part, verdict_of
 
-    width = min(terminal_width() or WIDTH, WIDTH)
-    name, *others = notes
+    width = page_width(WIDTH)
     lines = paragraph(name.removesuffix(f" on {view.device}"), width)
     for sentence in [*levers_in_words(levers), *verdict_of(view)] if set(parts) > {"verdict"} else ():
         lines += paragraph(sentence, width)
@@ -250,8 +249,7 @@ def _show_text(
             ]
         elif rows:
             lines += ["", PARTS[part], *of_values(rows, width)]
-    click.echo("\n".join(lines))
-    echo_notes(others)
+    return lines
 
 
 def _step_rows(step: NextStep | None) -> list[Row]:

@@ -10,7 +10,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.warp_trace_options import warp_trace_options
-from ncu_tools.cli.options import first_rows, format_option, progress, show, top_option
+from ncu_tools.cli.options import first_rows, format_option, progress, show, source_root_option, top_option
 from ncu_tools.cli.reading.inside.in_time import head_of_inside, inside_of_trace, other_launches
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
@@ -27,10 +27,7 @@ COLUMNS = columns(
 @click.command()
 @click.argument("trace", metavar="WARP_TRACE")
 @click.argument("name", required=False)
-@click.option(
-    "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="Look for the source of the kernel below this folder.",
-)  # fmt: skip
+@source_root_option("Look for the source of the kernel below this folder.")
 @top_option("ranges")
 @warp_trace_options
 @format_option

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries
     from ncu_parsers.sources.sources import Source
 
-    from ncu_tools.report.head import Head
     from ncu_tools.runs.selection import Selection
 
 COLLECT = "ncu --set full, or --section PmSampling, from ncu 2024.1 on"
@@ -84,6 +83,7 @@ def command(run: str, launch: int | None, output_format: str, only: Selection | 
       ncu-bench kernel report.ncu-rep gemm --part samples --format json
     """
     from ncu_tools.kernels.source.spread.over_time import counter_over_time
+    from ncu_tools.report.head import head_of
 
     with progress("Reading") as reading:
         series = _series(run, only, reading)
@@ -94,17 +94,9 @@ def command(run: str, launch: int | None, output_format: str, only: Selection | 
     first = chosen[0]
     lasted = max(one.duration_ns for one in chosen)
     name = readable_name(first.kernel_name)
-    head = head_of_launch(run, (name, f"launch {first.launch_id}", f"sampled over {duration(lasted)}"), only)
+    head = head_of([run], more=(name, f"launch {first.launch_id}", f"sampled over {duration(lasted)}"), only=only)
     notes = [*_notes(series.left, chosen), *series.notes]
     show(Table("samples", COLUMNS, rows, notes, extra, more), output_format, head=head)
-
-
-def head_of_launch(run: str, launch: Sequence[str], only: Selection | None) -> Head:
-    """The line above the table: the run, the kernel and the known facts of the launch."""
-    from ncu_tools.report.head import head_of
-
-    kernel, *facts = launch
-    return head_of([run], more=(kernel, *facts), only=only.title if only is not None else "")
 
 
 def _series(run: str, only: Selection | None, reading: Callable[[Source], None]) -> _Series:

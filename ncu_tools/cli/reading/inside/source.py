@@ -13,7 +13,7 @@ from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, source_root_option, top_option
 from ncu_tools.cli.views import Verb
 from ncu_tools.report.table import Table
 
@@ -33,10 +33,7 @@ REACH = 8
 @rows_and_order(orders=ORDER)
 @click.option("--view", type=click.Choice(VIEWS), help="What a row is.  [default: lines; sass where no line is known]")
 @click.option("--around", metavar="OFFSET", help="Show the instructions around this one, in their order.")
-@click.option(
-    "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="Look for the text of source lines below this folder.",
-)  # fmt: skip
+@source_root_option()
 @top_option("places")
 @format_option
 def command(
@@ -111,7 +108,7 @@ def command(
     of = {"kernel": code.kernel_name, "kernel_id": kernel_id(code.kernel_name), "launches": code.launches}
     shown_rows = [row_of(row, text) for row in rows]
     table = Table("source", COLUMNS, shown_rows, notes, {**of, "ranked_by": by}, MACHINE_READABLE)
-    show(table, output_format, head=head_of_code(run, code, only.title if only is not None else ""))
+    show(table, output_format, head=head_of_code(run, code, only))
 
 
 def _offset(text: str) -> int:

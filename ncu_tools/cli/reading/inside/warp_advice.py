@@ -9,13 +9,12 @@ from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.warp_trace_options import warp_trace_options
 from ncu_tools.cli.options import (
-    echo_head,
-    echo_notes,
+    echo_page,
     first_rows,
     format_option,
+    page_width,
     progress,
     show,
-    terminal_width,
     top_option,
 )
 from ncu_tools.cli.reading.inside.in_time import (
@@ -38,6 +37,7 @@ COLUMNS = columns(
     "warps.check warps.unknown"
 )
 SHOWN = columns("warps.title warps.saves_share warps.saves_low warps.saves_high warps.remedy")
+NO_LEVER = "no lever applies: no ring is too shallow, no role too busy, no tail, barrier or late start stands out"
 NOT_CONFIRMED = Note(
     "savings are replays of recorded waits, held to simulated pipelines; no GPU has confirmed them", NoteKind.ESTIMATE
 )
@@ -84,14 +84,8 @@ def command(trace: str, beside: str | None, top: int | None, output_format: str,
         extra = {"kernel": found.ranges.launch.kernel, "launch": found.ranges.number}
         show(Table("warp_levers", columns_shown, rows, notes, extra), output_format, head=head)
         return
-    echo_head(head, output_format, widest=WIDEST)
-    width = min(terminal_width() or WIDEST, WIDEST)
-    click.echo("\n".join(line for number, row in enumerate(rows, 1) for line in _lines(row, number, width)))
-    if not rows:
-        click.echo(
-            "no lever applies: no ring is too shallow, no role too busy, no tail, barrier or late start stands out"
-        )
-    echo_notes(notes)
+    lines = [line for number, row in enumerate(rows, 1) for line in _lines(row, number, page_width(WIDEST))]
+    echo_page(lines or ["", NO_LEVER], notes, head, widest=WIDEST)
 
 
 def row_of(one: WarpLever) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ncu_tools.cli.options import (
     require_other_output,
     require_parquet_output,
     show,
+    source_root_option,
 )
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.report.columns.registry import columns
@@ -31,10 +32,7 @@ COLUMNS = columns("warps.launch warps.kernel warps.blocks warps.warps warps.rang
 @click.command()
 @click.argument("traces", nargs=-1, required=True, metavar="WARP_TRACE")
 @click.option("-o", "--output", type=FILE, required=True, help="The Parquet file to write.")
-@click.option(
-    "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="Write the lines of ranges too: of the source below this folder.",
-)  # fmt: skip
+@source_root_option("Write the lines of ranges too: of the source below this folder.")
 @buffer_options
 @roles_option
 @format_option

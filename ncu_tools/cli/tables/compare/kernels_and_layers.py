@@ -165,7 +165,6 @@ def _heads(
 ) -> list[Head]:
     """A head line for each run, the base first; layers are means, so their head lines have no sums."""
     runs: dict[str, Head] = {}
-    only = request.only.title if request.only is not None else ""
     for ours, theirs in sides:
         total = found[theirs.name].total
         for side, sums in ((ours, total.base), (theirs, total.new)):
@@ -173,7 +172,7 @@ def _heads(
             devices = side.run.observed.devices
             title = _time_title(sides)
             runs[side.name] = head_of(
-                [side.name], None, side.notes, only=only, devices=devices, time_title=title, **known
+                [side.name], None, side.notes, only=request.only, devices=devices, time_title=title, **known
             )
     return told_apart(list(runs.values()))
 

@@ -44,7 +44,7 @@ def head_of_kernels(runs: Sequence[str], result: Hotspots, only: Selection | Non
 
     whole = run_total(result.rows)
     return head_of(
-        runs, notes=result.notes, only=only.title if only is not None else "", devices=tuple(result.devices),
+        runs, notes=result.notes, only=only, devices=tuple(result.devices),
         launches=whole.launches, time_ns=whole.time_total_ns, time_title=result.time_title,
         first=first_kernel(result.rows, by_name=group == "name"),
     )  # fmt: skip

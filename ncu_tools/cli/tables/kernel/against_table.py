@@ -9,13 +9,12 @@ from difflib import get_close_matches
 from textwrap import wrap
 from typing import Any
 
-import click
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.cli.options import MACHINE_FORMATS, echo_heads, echo_notes, show, terminal_width
+from ncu_tools.cli.options import MACHINE_FORMATS, echo_heads, echo_page, page_width, show
 from ncu_tools.cli.tables.part_text import WIDTH, paragraph
 from ncu_tools.kernels.matching.asked_pairs import asked_pairs
 from ncu_tools.kernels.names.distinct_names import distinct_names
@@ -119,7 +118,7 @@ def show_against(
 
 
 def _show_text(change: KernelChange, parts: Sequence[str], notes: list[str]) -> None:
-    width = min(terminal_width() or WIDTH, WIDTH)
+    width = page_width(WIDTH)
     titles = width - 3 * (NUMBER + 2) - 2
     lines = [*paragraph(_title(change), width), "", *paragraph(change.why, width)]
     for part in (part for part in PARTS if part in parts):
@@ -130,8 +129,7 @@ def _show_text(change: KernelChange, parts: Sequence[str], notes: list[str]) -> 
             first, *more = wrap(printable(row["title"]), titles)
             numbers = "  ".join(f"{row[name]:>{NUMBER}}" for name in ("base", "new", "change"))
             lines += [f"  {first:<{titles}}  {numbers}", *(f"    {line}" for line in more)]
-    click.echo("\n".join(line.rstrip() for line in lines))
-    echo_notes(notes)
+    echo_page((line.rstrip() for line in lines), notes)
 
 
 def _title(change: KernelChange) -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-import click
-
-from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, show, terminal_width
+from ncu_tools.cli.options import MACHINE_FORMATS, echo_page, page_width, show
 from ncu_tools.cli.tables.part_text import WIDTH, hanging, paragraph
 from ncu_tools.kernels.view.explain import COSTS, ExplainedName, ExplainedNumber
 from ncu_tools.kernels.view.kernel_view import KernelView
@@ -39,7 +37,7 @@ def show_explanation(view: KernelView, found: ExplainedName, notes: list[str], o
 
 
 def _show_text(view: KernelView, found: ExplainedName, notes: list[str]) -> None:
-    width = min(terminal_width() or WIDTH, WIDTH)
+    width = page_width(WIDTH)
     lines = [*paragraph(name_of_view(view), width), "", *paragraph(_headline(found), width)]
     explained = set[str]()
     for role, numbers in groupby(found.numbers, key=lambda one: one.role):
@@ -54,8 +52,7 @@ def _show_text(view: KernelView, found: ExplainedName, notes: list[str]) -> None
     shown = any(one.role == COSTS for one in found.numbers)
     for ending in _endings(found)[shown:]:
         lines += ["", *paragraph(ending, width)]
-    click.echo("\n".join(lines))
-    echo_notes(notes)
+    echo_page(lines, notes)
 
 
 def _headline(found: ExplainedName) -> str:
