@@ -137,9 +137,13 @@ class _CsvPage:
         return list(self._launches.values())
 
     def _cells(self, line: str) -> list[str] | None:
-        """The cells of a row of this page, or None: only rows have digits as id and process id."""
+        """The cells of a row of this page, or None: only rows have digits as id and process id.
+
+        A row may stand behind output without a newline; behind the beginning of another row, which is lost, it is none.
+        """
         cells = self._row_in(line)
-        if cells is None and (inside := _ROW_START.search(line, 1)):  # after output without a newline
+        inside = _ROW_START.search(line, 1) if cells is None else None
+        if inside is not None and self._broken(line[: inside.start()]) != report.BROKEN:
             cells = self._row_in(line[inside.start() :])
         return cells
 

@@ -55,6 +55,15 @@ class TestNoise:
         assert report.lines[kinds.BROKEN] == 1
         assert report.examples[kinds.BROKEN] == (2, first[:60])
 
+    @pytest.mark.parametrize("make", [dialects.long, dialects.wide])
+    def test_a_row_that_lost_its_end_with_the_line_break_is_counted_with_the_one_behind_it(
+        self, make: Callable[..., str], tmp_path: Path
+    ) -> None:
+        *above, first, second, third = make([one_launch(number, 1000) for number in range(3)], PLAIN).splitlines()
+        report = read("\n".join([*above, first[:-3] + second, third]) + "\n", tmp_path)
+        assert [launch.launch_id for launch in report.launches] == [2]
+        assert report.lines[kinds.BROKEN] == 1
+
     def test_a_row_cut_off_at_the_end_of_the_file_is_counted_as_such(self, tmp_path: Path) -> None:
         text = dialects.long([one_launch(0), one_launch(1)], PLAIN)
         report = read(text[: text.rindex('"Command line')], tmp_path)
