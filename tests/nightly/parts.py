@@ -50,6 +50,8 @@ WRITERS = (
 )  # fmt: skip
 """Commands of tests/support/write_faults.py, whose writes fail one at a time."""
 FAULT_CHUNKS = 5
+LOADED = r"(?m)^\| ([\d,]+) .* \| parse \|"
+"""The line of `benchmarks.load` that says how many launches or reports were parsed."""
 
 MUTATED = (
     "flops", "ceilings", "levels", "diagnosis", "intervals", "units", "matching", "gates", "history", "join", "sums",
@@ -199,8 +201,7 @@ def parts() -> dict[str, list[Case]]:
     ]
     loads = ("metrics", "launches", "reports")
     found["load"] = [
-        Case(f"load: {one}", 1, _printed("-m", "benchmarks.load", "--only", one, count=r"^\| ([\d,]+) "))
-        for one in loads
+        Case(f"load: {one}", 1, _printed("-m", "benchmarks.load", "--only", one, count=LOADED)) for one in loads
     ]
     found["load"].append(
         Case(

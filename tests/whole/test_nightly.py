@@ -125,6 +125,12 @@ def test_faults_meet_every_file_and_the_ends_of_each_row_of_writes() -> None:
     assert of_each_row(["part"] * 9 + ["whole"] + ["part"] * 2) == [1, 2, 5, 8, 9, 10, 11, 12]
 
 
+def test_the_launches_of_a_load_are_counted_once() -> None:
+    lines = ["| load |", *(f"| 10,000 launches | 55.6 | {command} | 2.9 | 545 |" for command in ("parse", "report"))]
+    printed = parts._printed("-c", f"print(*{lines!r}, sep=chr(10))", count=parts.LOADED)
+    assert printed(0, 60).inputs == 10_000
+
+
 def test_the_values_of_a_format_are_compared_and_counted() -> None:
     tried = parts._compared("points", 20)(0, 100)
     assert (tried.inputs, tried.findings) == (20, 0)
