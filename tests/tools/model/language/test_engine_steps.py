@@ -292,8 +292,9 @@ class TestTracesOfEngines:
 
     def test_sglangs_decode_step_is_found_with_batch_context_and_steps(self) -> None:
         done = ran(
-            "expected", self.trace("sglang_decode"), "--target", "hf:qwen3-8b", "--dtype", "bf16", "--format", "json"
-        )
+            "compare", self.trace("sglang_decode"), "--with", "formulas", "--target", "hf:qwen3-8b", "--dtype", "bf16",
+            "--format", "json",
+        )  # fmt: skip
         assert done.exit_code == 0, done.stderr
         (row,) = json.loads(done.stdout)["rows"]
         assert (row["engine"], row["phase"], row["batch_size"]) == ("SGLang", "decode", 32)
@@ -342,7 +343,7 @@ class TestTracesOfEngines:
 
     def test_tokens_per_step_of_the_user_replace_those_of_the_trace(self) -> None:
         done = ran(
-            "expected", self.trace("sglang_decode"), "--target", "hf:qwen3-8b", "--tokens-per-step", "16",
+            "compare", self.trace("sglang_decode"), "--with", "formulas", "--target", "hf:qwen3-8b", "--tokens-per-step", "16",
             "--set", "num_hidden_layers=2", "--format", "json",
         )  # fmt: skip
         (row,) = json.loads(done.stdout)["rows"]
