@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-PUBLIC = ("estimate", "expected_times", "kernel", "load", "profile", "range")
+PUBLIC = {
+    **dict.fromkeys(("estimate", "expected_times", "load", "profile"), "ncu_tools.profiling.from_python"),
+    "kernel": "ncu_tools.profiling.kernel_decorator",
+    "range": "ncu_launch.workload.user_ranges",
+}
+"""Name -> the module that has it."""
 
 
 def __getattr__(name: str) -> object:
     """A public name of the package; raises `AttributeError` for any other."""
     if name not in PUBLIC:
         raise AttributeError(f"module 'ncu_tools' has no attribute {name!r}")
-    return getattr(import_module("ncu_tools.profiling.public_names"), name)
+    return getattr(import_module(PUBLIC[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,8 +146,7 @@ def command(
       ncu-bench estimate --ops operators.csv --machine b200,h100-sxm --format csv
     """
     from ncu_tools.ceilings.machine_files import find_machine, which_board
-    from ncu_tools.model.expected.estimate import estimates, failed, one_by_one
-    from ncu_tools.model.expected.operators_of_layers import operators_of
+    from ncu_tools.model.expected.estimate import estimates, one_by_one
     from ncu_tools.model.language.language_estimate import Types
 
     machines = [find_machine(name) for name in machine_names]
@@ -203,17 +202,10 @@ def command(
             "--weights counts other bytes of each weight; --quantize counts what torchao makes of them, with scales.",
             "Give one of the two.",
         )
-    rows: list[Estimate] = []
     with status_and_lines(f"counting {len(workloads)} models"):
         expectations = expectations_of(workloads)
-    for workload, expectation in zip(workloads, expectations, strict=True):
-        if expectation.why_not:
-            rows.append(failed(workload, expectation.why_not))
-        else:
-            rows += estimates(
-                workload, operators_of(expectation), expectation.summary, machines, unit,
-                Types(stored.weights, stored.kv_cache), allows_tf32=not dtypes and own_dtype(workload.target) is None,
-            )  # fmt: skip
+    types = Types(stored.weights, stored.kv_cache)
+    rows = estimates(workloads, expectations, machines, unit, types, allows_tf32=not dtypes)
     told = [EXPECTED] if any(row.expected_ns is not None for row in rows) else []
     notes = [*_on_memory(rows, machines), *boards, NOT_RUN, *told, *_notes(rows, with_machines=bool(machines))]
     notes.append(MoreToSee(CONVENTIONS))
@@ -268,9 +260,8 @@ def separated(targets: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _cells(row: Estimate) -> dict[str, object]:
-    """A row as cells, those of a language model among them."""
-    cells = asdict(row)
-    return {**cells, **(cells.pop("language") or {}), "head": HEAD[row.has_head]}
+    """A row as cells, with words on its head."""
+    return {**row.cells(), "head": HEAD[row.has_head]}
 
 
 def _for_people(row: Estimate) -> dict[str, object]:

@@ -20,17 +20,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.targets.reference_kernels import own_dtype
+from ncu_launch.workload.meta_device_process import Expectation
 from ncu_launch.workload_spec import GENERATION_PHASES, Workload
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS, INTEGER_OPERATIONS
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine, unit_of
+from ncu_tools.model.expected.operators_of_layers import operators_of
 from ncu_tools.model.expected_time.expected_models import expected_model, is_learnt
 from ncu_tools.model.expected_time.model_work import ModelOperator
 from ncu_tools.model.language.language_estimate import (
@@ -100,6 +103,12 @@ class Estimate:
     compiled_ns: float | None = None
     basis: str | None = None
 
+    def cells(self) -> dict[str, Any]:
+        """The values by name, those of a language model among them."""
+        found = asdict(self)
+        language = found.pop("language")
+        return {**found, **(language or {})}
+
 
 def one_by_one(workload: Workload) -> list[Workload]:
     """A workload for each phase of generation, which differ in their lengths; any other workload as it is."""
@@ -112,29 +121,35 @@ def one_by_one(workload: Workload) -> list[Workload]:
 
 
 def estimates(
-    workload: Workload,
-    operators: pa.Table,
-    summary: dict[str, Any],
+    workloads: Sequence[Workload],
+    expectations: Sequence[Expectation],
     machines: Sequence[Machine],
     unit: str | None = None,
     types: Types = ITS_OWN,
     *,
     allows_tf32: bool = False,
 ) -> list[Estimate]:
-    """A row per phase of the operators and machine; without machines one row per phase, without times.
+    """A row per phase of each workload and machine; without machines one row per phase, without times.
 
-    With `allows_tf32`, convolutions of FP32 are computed in TF32, as PyTorch does by default.
+    A workload that could not be counted has one row, which says why. With `allows_tf32`, convolutions of FP32 are
+    computed in TF32, as PyTorch does by default, unless the workload's name says its type.
     """
-    phases = tables.words(operators, "phase")
     rows = []
-    for phase in dict.fromkeys(phases):
-        here = np.array([other == phase for other in phases], dtype=bool)
-        work = _Work(operators, here, summary if phase == "forward" else {})
-        work.read = work_of_phase(facts_in(summary), phase, types)
-        rows += [
-            _on(machine, workload, phase, work, summary, unit, types, allows_tf32=allows_tf32)
-            for machine in machines or (None,)
-        ]
+    for workload, expectation in zip(workloads, expectations, strict=True):
+        if expectation.why_not:
+            rows.append(_failed(workload, expectation.why_not))
+            continue
+        operators, summary = operators_of(expectation), expectation.summary
+        in_tf32 = allows_tf32 and own_dtype(workload.target) is None
+        phases = tables.words(operators, "phase")
+        for phase in dict.fromkeys(phases):
+            here = np.array([other == phase for other in phases], dtype=bool)
+            work = _Work(operators, here, summary if phase == "forward" else {})
+            work.read = work_of_phase(facts_in(summary), phase, types)
+            rows += [
+                _on(machine, workload, phase, work, summary, unit, types, allows_tf32=in_tf32)
+                for machine in machines or (None,)
+            ]
     return rows
 
 
@@ -308,7 +323,7 @@ def _exceeds(machine: Machine | None, least_memory: float | None) -> bool | None
     return least_memory > machine.most_memory_bytes
 
 
-def failed(workload: Workload, why: str) -> Estimate:
+def _failed(workload: Workload, why: str) -> Estimate:
     """The row of a workload that could not be estimated."""
     nothing: dict[str, Any] = dict.fromkeys(
         ("phase", "machine", "parameters", "flops", "flops_operators", "integer_operations", "bytes_model",

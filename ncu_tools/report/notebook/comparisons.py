@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from ncu_launch.targets.language.settings import check
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
@@ -14,8 +13,7 @@ from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.compare.compare_kernels import ComparedKernel, compare, require_comparable
 from ncu_tools.compare.comparison_sums import signature_sums_of_run
 from ncu_tools.compare.run_conditions import conditions_of
-from ncu_tools.model.expected.estimate import Estimate, estimates, failed, one_by_one
-from ncu_tools.model.expected.operators_of_layers import operators_of
+from ncu_tools.model.expected.estimate import estimates, one_by_one
 from ncu_tools.numbers.change import verdict, verdict_text
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.head import manifest_of
@@ -98,12 +96,5 @@ def estimated(
         )
         for workload in [check(one, asked)]
     ]  # fmt: skip
-    rows: list[Estimate] = []
-    for workload, expectation in zip(workloads, expectations_of(workloads), strict=True):
-        if expectation.why_not:
-            rows.append(failed(workload, expectation.why_not))
-        else:
-            rows += estimates(workload, operators_of(expectation), expectation.summary, machines, unit)
-    cells = [{**asdict(row), **(asdict(row).pop("language") or {})} for row in rows]
-    plain = [{name: value for name, value in row.items() if name != "language"} for row in cells]
-    return TableView(plain, Table("estimate", ESTIMATED, plain, [NOT_RUN]))
+    rows = [row.cells() for row in estimates(workloads, expectations_of(workloads), machines, unit)]
+    return TableView(rows, Table("estimate", ESTIMATED, rows, [NOT_RUN]))
