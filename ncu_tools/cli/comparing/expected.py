@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +34,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ncu_tools.model.expected.both_sides import Collection
+    from ncu_tools.model.expected.generation import GeneratedPhases
     from ncu_tools.model.expected.measured_vs_expected import ExpectedComparison, Row
 
 LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
 
 FITTING = column("fitting")
 LESS_WORK = ("has less work", "have less work")
+OF_GENERATION = columns(
+    "phase engine batch_size prompt_length context_length steps generation.tokens generation.time_ns "
+    "tokens_per_s measured_flops arithmetic_flops flops_ratio measured_bytes read_bytes bytes_ratio "
+    "weights_read_bytes cache_read_bytes cache_written_bytes activation_bytes mfu mbu of_the_roof"
+)
 MACHINE_READABLE = columns("causes flops_lower_bound all_flops_lower_bound")
 NOT_THE_SAME_BYTES = Note(
     "expected bytes are the least inputs, weights and outputs of every operator; caches make DRAM traffic smaller, "
@@ -107,13 +114,14 @@ def command(
       ncu-bench compare report.csv --with formulas --target resnet18 --batch-size 256 --phase forward
       ncu-bench compare trace.json.gz --with formulas --target hf:qwen3-8b --phase decode --tokens-per-step 32
     """
-    from ncu_tools.cli.comparing.expected_generation import generation_of
     from ncu_tools.cli.comparing.expected_ranges import show_ranges
     from ncu_tools.model.expected.both_sides import Collection
+    from ncu_tools.model.expected.generation import generation_of
     from ncu_tools.model.expected.measured_vs_expected import LAYER, MODEL, OPERATOR, compare, compare_by_shapes
     from ncu_tools.model.expected.operators_of_layers import expected_of, expected_of_workload, has_work_by_shapes
     from ncu_tools.model.expected.user_ranges import passes_in
     from ncu_tools.model.language.engine_steps import inside
+    from ncu_tools.model.language.measured_phases import StepsAsked
     from ncu_tools.report.head import head_of
     from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS
     from ncu_tools.runs.loading import load
@@ -130,9 +138,10 @@ def command(
     if workload is None and (passes := passes_in(run)):
         show_ranges(measured.table, passes, list(measured.notes), output_format, head)
         return
-    generation = generation_of(run, measured.table, workload, ran, phases)
+    asked = StepsAsked(ran.tokens_per_step, ran.iterations)
+    generation = generation_of(run, measured.table, workload, phases, asked, ran.machine)
     if generation is not None and not generation.has_counters:
-        generation.show(list(measured.notes), output_format, head)
+        show(_of_generation(generation, measured.notes), output_format, head=head)
         return
     if ran.tokens_per_step and generation is None:
         raise WrongUsage(
@@ -166,7 +175,12 @@ def command(
     table = Table("expected", columns, [_cells(row) for row in shown], notes, extra, MACHINE_READABLE)
     show(table, output_format, head=head_of([run], measured.table, measured.notes))
     if generation is not None and output_format in ("text", "markdown"):
-        generation.show([], output_format)
+        show(_of_generation(generation), output_format)
+
+
+def _of_generation(found: GeneratedPhases, notes: Sequence[str] = ()) -> Table:
+    """The table of prefill and decode."""
+    return Table("expected", OF_GENERATION, [asdict(row) for row in found.rows], [*notes, *found.notes])
 
 
 def _refuse_formulas(run: str, table: pa.Table) -> None:

@@ -41,8 +41,7 @@ TABLES = {
     "digest": "cli.reading.digest",
     "doctor": "cli.collecting.doctor",
     "estimate": "cli.collecting.estimate",
-    "expected": "cli.comparing.expected cli.comparing.expected_ranges cli.comparing.expected_generation "
-    "report.html.expected_content",
+    "expected": "cli.comparing.expected cli.comparing.expected_ranges report.html.expected_content",
     "export": "cli.reading.export",
     "history": "cli.comparing.history",
     "hotspots": HOTSPOTS,

@@ -1,9 +1,9 @@
-"""The table of `compare --with formulas` for prefill and decode: time of a step, bytes as read, MFU and MBU."""
+"""Prefill and decode of a measured run: time of a step, bytes as read, MFU and MBU, for `compare --with formulas`."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,6 @@ from ncu_parsers.schema.operator_columns import BY_OPERATOR
 
 from ncu_tools.ceilings.launch_devices import devices_of, measured_of
 from ncu_tools.ceilings.machine_files import Machine, machine_of_device, unit_of
-from ncu_tools.cli.comparing.what_ran import WhatRan
-from ncu_tools.cli.options import show
 from ncu_tools.model.expected.operators_of_layers import expectation_or_error
 from ncu_tools.model.language.engine_steps import EngineStep, engine_step
 from ncu_tools.model.language.language_estimate import facts_in
@@ -32,44 +30,32 @@ from ncu_tools.model.language.measured_phases import (
     on_steps,
     steps_in,
 )
-from ncu_tools.report.columns.registry import columns
-from ncu_tools.report.head import Head
-from ncu_tools.report.table import Table
 
-COLUMNS = columns(
-    "phase engine batch_size prompt_length context_length steps generation.tokens generation.time_ns "
-    "tokens_per_s measured_flops arithmetic_flops flops_ratio measured_bytes read_bytes bytes_ratio "
-    "weights_read_bytes cache_read_bytes cache_written_bytes activation_bytes mfu mbu of_the_roof"
-)
 NO_PEAKS = "MFU and MBU need a machine: name it with --machine"
 
 
 @dataclass
-class GenerationTable:
+class GeneratedPhases:
     """Rows of prefill and decode, and notes. `has_counters` says whether hardware counted FLOPs or bytes."""
 
     rows: list[MeasuredPhase]
     notes: list[str]
     has_counters: bool
 
-    def show(self, notes: list[str], output_format: str, head: Head | None = None) -> None:
-        """Write the table, below its head."""
-        table = Table("expected", COLUMNS, [asdict(row) for row in self.rows], [*notes, *self.notes])
-        show(table, output_format, head=head)
-
 
 def generation_of(
-    run: str, table: pa.Table, workload: Workload | None, ran: WhatRan, phases: tuple[str, ...]
-) -> GenerationTable | None:
-    """Prefill and decode of a run, or of a report whose options describe the run; None if it is neither.
+    run: str, table: pa.Table, workload: Workload | None, phases: tuple[str, ...], asked: StepsAsked,
+    machine: Machine | None,
+) -> GeneratedPhases | None:  # fmt: skip
+    """Prefill and decode of a run, or of a report of which the user says the workload; None if it is neither.
 
     Raises `WrongUsage` if a language model is named and nothing shows the phase of the launches.
     """
     if set(tables.words(table, "source")) <= BY_OPERATOR:
         return None
-    asked = StepsAsked(ran.tokens_per_step, ran.iterations)
+    machine = machine or _machine_of(table)
     if workload is None:
-        return _of_our_run(run, table, ran, phases)
+        return _of_our_run(run, table, phases, asked, machine)
     if causal_name(workload.target) is None or not _may_generate(workload, phases):
         return None
     step, notes = engine_step(table)
@@ -77,7 +63,7 @@ def generation_of(
     if not wanted and step is not None:
         wanted = [step.phase]
     if not wanted:
-        if ran.tokens_per_step:
+        if asked.tokens_per_step:
             raise WrongUsage(
                 f"Nothing in {run} says for certain whether it is prefill or decode.",
                 " ".join(f"{note[0].upper()}{note[1:]}." for note in notes),
@@ -91,8 +77,7 @@ def generation_of(
             f"Say --phase {step.phase}, or leave --phase out.",
         )
     facts = _facts_of_workload(replace(workload, phases=tuple(wanted)), step)
-    machine = _machine(table, ran)
-    found = GenerationTable([], notes, _has_counters(table))
+    found = GeneratedPhases([], notes, _has_counters(table))
     for phase in wanted:
         launches = of_phase(table, phase)
         known = facts_as_ran(facts, phase, step, asked)
@@ -106,7 +91,9 @@ def _may_generate(workload: Workload, phases: tuple[str, ...]) -> bool:
     return not phases or bool(set(phases) & set(GENERATION_PHASES))
 
 
-def _of_our_run(run: str, table: pa.Table, ran: WhatRan, phases: tuple[str, ...]) -> GenerationTable | None:
+def _of_our_run(
+    run: str, table: pa.Table, phases: tuple[str, ...], asked: StepsAsked, machine: Machine | None
+) -> GeneratedPhases | None:
     """Prefill and decode of a run folder of a language model, as profile writes it."""
     try:
         facts = facts_in(json.loads((folder_of(run) / FACTS).read_text("utf-8")))
@@ -117,17 +104,16 @@ def _of_our_run(run: str, table: pa.Table, ran: WhatRan, phases: tuple[str, ...]
     wanted = [one for one in GENERATION_PHASES if one in known and (not phases or one in phases)]
     if facts is None or not wanted:
         return None
-    machine = _machine(table, ran)
-    found = GenerationTable([], [], _has_counters(table))
+    found = GeneratedPhases([], [], _has_counters(table))
     for phase in wanted:
         launches = of_phase(table, phase)
-        own = facts_as_ran(facts, phase, None, StepsAsked(ran.tokens_per_step))
+        own = facts_as_ran(facts, phase, None, asked)
         _add(found, launches, own, phase, _iterations(launches), (None, machine, dtype))
     return found
 
 
 def _add(
-    found: GenerationTable,
+    found: GeneratedPhases,
     launches: pa.Table,
     facts: LanguageFacts,
     phase: str,
@@ -155,10 +141,8 @@ def _said(step: EngineStep | None) -> list[str]:
     return [f"{step.phase}, by {', '.join(step.evidence)}"] if step is not None and step.evidence else []
 
 
-def _machine(table: pa.Table, ran: WhatRan) -> Machine | None:
-    """The machine that the user names, else the launches' only device."""
-    if ran.machine is not None:
-        return ran.machine
+def _machine_of(table: pa.Table) -> Machine | None:
+    """The machine of the launches' only device."""
     devices = list(devices_of(table))
     return (machine_of_device(devices[0].name) or measured_of(devices[0])) if len(devices) == 1 else None
 

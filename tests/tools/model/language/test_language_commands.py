@@ -1,7 +1,7 @@
 """Language models through the commands: estimate, bench, profile, layers and expected, and each refusal's exit code.
 
 Tables come from `ncu_tools.cli.option_kinds.language_options`, `ncu_launch.bench.generation_row`, `ncu_tools.model.language.measured_points`,
-`ncu_tools.cli.comparing.expected_generation` and `ncu_tools.cli.comparing.what_ran`.
+`ncu_tools.model.expected.generation` and `ncu_tools.cli.comparing.what_ran`.
 """
 
 from __future__ import annotations
