@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.operator_columns import THREADS
 
@@ -128,7 +127,8 @@ def recorded(table: pa.Table, at: Rows) -> Recorded:
     codes, names = tables.codes(table, "source")
     sources = {names[code] for code in np.flatnonzero(np.bincount(codes[at])).tolist()}
     without_device = np.isnan(tables.floats(table, "device_id")[at]).all()
-    return Recorded(not sources <= TIMELINES, sources == {"kineto"} and bool(without_device))
+    by_ncu = any(name is None or name.startswith("ncu") for name in sources)
+    return Recorded(by_ncu, sources == {"kineto"} and bool(without_device))
 
 
 def measured_cpu() -> Machine | None:

@@ -85,6 +85,7 @@ class TestAMeasuredCpu:
         (["ncu", "nsys"], [0, 0], Recorded(by_ncu=True, on_cpu=False)),
         (["nsys", "kineto"], [None, None], Recorded(by_ncu=False, on_cpu=False)),
         (["kineto", "kineto"], [None, None], Recorded(by_ncu=False, on_cpu=True)),
+        (["operators", "operators"], [0, 0], Recorded(by_ncu=False, on_cpu=False)),
         (["kineto", "kineto"], [None, 0], Recorded(by_ncu=False, on_cpu=False)),
     ],
 )
