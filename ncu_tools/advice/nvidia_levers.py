@@ -6,7 +6,7 @@ A global estimate of theirs is a share of the kernel's time, a local one of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from ncu_launch.files.toml_tables import table_beside
 
 from ncu_tools.advice.advise import Advice, KernelAdvice, LeverAdvice
 from ncu_tools.advice.lever_sentences import interval
+from ncu_tools.kernels.view.kernel_view import RuleResult
 from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums
 
 WORTH_ANSWERING = 10.0
@@ -61,6 +62,14 @@ def answered_rules(launches: pa.Table, advice: Advice) -> list[AnsweredRule]:
         one for one in sums.ranked() if (one.estimated_speedup or 0.0) >= WORTH_ANSWERING and one.kernel in kernels
     ]
     return [_answered(one, kernels[one.kernel]) for one in ranked]
+
+
+def with_answers(rules: Sequence[RuleResult], launches: pa.Table, advice: KernelAdvice | None) -> list[RuleResult]:
+    """The rules on one kernel, those with an estimate worth an answer with what its levers say to them."""
+    if advice is None:
+        return list(rules)
+    ours = {one.rule.rule: one.in_words for one in answered_rules(launches, Advice([advice], advice.kernel.total_ns))}
+    return [replace(one, answer=ours.get(one.name, "")) for one in rules]
 
 
 def _answered(rule: RankedRule, kernel: KernelAdvice) -> AnsweredRule:

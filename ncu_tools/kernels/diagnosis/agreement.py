@@ -59,7 +59,7 @@ def _judged(
             and ("cost" not in case or _costs_as_much(causes[0], rule["speedup"]))
         )
         if holds:
-            says = causes[0].text if causes else _busiest(ours)
+            says = causes[0].says if causes else _busiest(ours)
             return Agreement(case["outcome"], "" if case["outcome"] == SILENT else says)
     return _otherwise(finding.get("ruled_out", ()), ours)
 

@@ -62,20 +62,16 @@ class CauseEvidence:
 
 @dataclass(frozen=True)
 class KernelCause:
-    """One cause of a kernel's time. `cost` is the largest share of the time it can cost, None if unknown."""
+    """One cause of a kernel's time. `cost` is the largest share of the time it can cost, None if unknown.
+
+    Causes are ordered by it, and JSON has it; texts leave gains to levers, which were held against real changes.
+    """
 
     rule: str
     says: str
     cost: float | None
     evidence: Sequence[CauseEvidence]
     source: str
-
-    @property
-    def text(self) -> str:
-        """The sentence on the cause, with its cost."""
-        return (
-            self.says if self.cost is None or self.rule == AT_ITS_LIMIT else f"{self.says}: about {percent(self.cost)}"
-        )
 
 
 @dataclass(frozen=True)
@@ -110,7 +106,7 @@ class Diagnosis:
         """The diagnosis as a sentence: causes by cost, busiest resource, what was ruled out, what to collect; or ""."""
         begins_with_the_limit = bool(self.causes) and self.causes[0].rule == AT_ITS_LIMIT
         named = self.causes[: MOST_NAMED + begins_with_the_limit]
-        parts = [cause.text for cause in named] or self._unexplained()
+        parts = [cause.says for cause in named] or self._unexplained()
         if self.causes and AT_ITS_LIMIT not in {cause.rule for cause in named} and self.busiest is not None:
             parts.append(self._busiest_is_at(self.busiest))
         parts += self._reservations()
@@ -126,7 +122,7 @@ class Diagnosis:
         """The resource that bounds the kernel, or is busiest, if the first cause names another; "" if unknown."""
         if not self.causes or self.causes[0].rule == AT_ITS_LIMIT or self.busiest is None:
             return ""
-        limit = next((cause.text for cause in self.causes if cause.rule == AT_ITS_LIMIT), "")
+        limit = next((cause.says for cause in self.causes if cause.rule == AT_ITS_LIMIT), "")
         return limit or self._busiest_is_at(self.busiest)
 
     @property

@@ -195,7 +195,7 @@ def _is_found(known: Mapping[str, float], rule_id: str) -> bool:
 
 def _sentence(view: KernelView, rule: str) -> str:
     """The sentence of the diagnosis on a cause; "" if it is none here."""
-    return next((one.text for one in view.diagnosis.causes if one.rule == rule), "") if view.diagnosis else ""
+    return next((one.says for one in view.diagnosis.causes if one.rule == rule), "") if view.diagnosis else ""
 
 
 def _conditions(view: KernelView, role: str, conditions: Conditions) -> list[ExplainedNumber]:

@@ -94,8 +94,9 @@ class RuleResult:
     """The finding of an NVIDIA rule on the kernel, its number of launches, and its estimated speed-up in %.
 
     A "global" speed-up is of the kernel's time, a "local" one of the unit that the rule examines. `agreement` is one of
-    `agreement.OUTCOMES`, `ours` the supporting sentence of our diagnosis; both are "" if there is no diagnosis. `name`
-    is "" if the report has none, as text pages.
+    `agreement.OUTCOMES`, `ours` the supporting sentence of our diagnosis; both are "" if there is no diagnosis.
+    `answer` is what our levers say to it, "" if they were not asked or the estimate is small. `name` is "" if the
+    report has none, as text pages.
     """
 
     name: str
@@ -107,6 +108,7 @@ class RuleResult:
     kind: str = ""
     agreement: str = ""
     ours: str = ""
+    answer: str = ""
 
 
 @dataclass

@@ -77,7 +77,7 @@ def verdict_of(view: KernelView) -> list[str]:
         return []
     if not ours.causes:
         return [ours.unexplained]
-    return [ours.causes[0].text, *([ours.bound] if ours.bound else [])]
+    return [ours.causes[0].says, *([ours.bound] if ours.bound else [])]
 
 
 def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]:
@@ -241,7 +241,7 @@ def _verdict_rows(view: KernelView, most_rules: int) -> Iterator[Row]:
     if not view.launches:
         yield {"title": ALL_FAILED, "value": "failed"}
     for cause in ours.causes if ours else ():
-        yield {"title": cause.says, "value": None if cause.cost is None else f"about {percent(cause.cost)}"}
+        yield {"title": cause.says, "value": "cause"}
     if ours and not ours.causes and ours.unexplained:
         yield {"title": ours.unexplained, "value": "no cause"}
     for one in ours.ruled_out if ours else ():
@@ -259,10 +259,11 @@ def _verdict_rows(view: KernelView, most_rules: int) -> Iterator[Row]:
 
 def _rule_row(rule: RuleResult) -> Row:
     local = "local " if rule.speedup_type == "local" else "est. "
+    agreement = SAID_OF_RULES.get(rule.agreement, "not compared") + (f": {rule.ours}" if rule.ours else "")
     return {
         "title": f"NVIDIA's {rule.name or 'rule'}: {telling_sentences(rule.text)}",
         "value": None if rule.speedup is None else f"{local}{rule.speedup:.1f} %",
-        "against": SAID_OF_RULES.get(rule.agreement, "not compared") + (f": {rule.ours}" if rule.ours else ""),
+        "against": rule.answer or agreement,
         "message": rule.text,
     }
 

@@ -18,6 +18,7 @@ from ncu_parsers.schema import arrays
 
 from ncu_tools.advice.advice_on_rows import advice_on_rows
 from ncu_tools.advice.lever_sentences import advice_in_words, first_lever, saved_of_run, saves_most
+from ncu_tools.advice.nvidia_levers import with_answers
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.kernel_row import Hotspot, row_key
@@ -82,6 +83,7 @@ class RunKernels:
         if not has_counters(launches):
             return None
         view = view_of(self._kernels[kernel], launches, self._diagnosed.get(kernel))
+        view.rules = with_answers(view.rules, launches, self._advice.get(kernel))
         return view if view.facts else None
 
     def _launches(self, table: pa.Table, kernel: str) -> pa.Table:

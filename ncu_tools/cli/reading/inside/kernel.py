@@ -106,6 +106,7 @@ def command(
       ncu-bench kernel report.ncu-rep softmax --chart memory.svg
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
+    from ncu_tools.advice.nvidia_levers import with_answers
     from ncu_tools.cli.tables.advice.levers_of_kernel import advice_on_view
     from ncu_tools.cli.tables.part_text import WIDTH
     from ncu_tools.kernels.source.inside_of_run import OVER_TIME
@@ -144,6 +145,7 @@ def command(
             inside = instructions_of(run, loaded.table.column_names, reading)
             view.places = hottest_places(inside, view, launch)
         levers = advice_on_view(view, loaded.table, inside, launch)
+        view.rules = with_answers(view.rules, loaded.table, levers)
     if chart is not None:
         _write_chart(view, chart)
     parts = chosen or PART_NAMES

@@ -90,7 +90,7 @@ def test_conditions_have_their_limit_value_unit_and_metrics() -> None:
     assert (first.role, first.condition, first.unit, first.holds) == ("found when", "empty_sms > 0", "fraction", True)
     assert first.value == pytest.approx(0.2)
     assert "launch__grid_size" in first.metrics
-    assert found.says == "few blocks: 64 for 80 SMs, so 20 % of the SMs have no work: about 20 %"
+    assert found.says == "few blocks: 64 for 80 SMs, so 20 % of the SMs have no work"
 
 
 @needs_shared_reports

@@ -68,7 +68,7 @@ def test_the_verdict_is_the_first_cause_and_what_bounds_the_kernel_or_that_none_
     bound = {"dram__throughput.avg.pct_of_peak_sustained_elapsed": 90.0, SM_WHOLE: 30.0, MEMORY_WHOLE: 90.0}
     moved = {"dram__bytes.sum": 100.0 * 32}
     assert verdict_of(view({**bound, **UNCOALESCED, **moved})) == [
-        "uncoalesced: 60 % of the sectors of global memory are more than coalesced accesses need: about 54 %",
+        "uncoalesced: 60 % of the sectors of global memory are more than coalesced accesses need",
         "DRAM bound: at 90 % of its peak",
     ]
     assert verdict_of(view(bound)) == ["DRAM bound: at 90 % of its peak"]
@@ -84,7 +84,7 @@ def test_the_view_of_a_kernel_starts_with_its_levers_and_its_verdict() -> None:
     lines = below_head(ran("kernel", report).stdout).splitlines()
     assert lines[1].startswith("levers: avoid bank conflicts saves ")
     lines = lines[next(place for place, line in enumerate(lines) if line.startswith("bank conflicts")) - 1 :]
-    assert lines[1].startswith("bank conflicts: 94 % of the shared-memory wavefronts are added by them: about")
+    assert lines[1] == "bank conflicts: 94 % of the shared-memory wavefronts are added by them"
     markdown = below_head(ran("kernel", report, "--format", "markdown").stdout).splitlines()
     assert markdown[2].startswith("| first | levers: avoid bank conflicts saves")
     assert any("bank conflicts: 94 %" in line for line in markdown)
@@ -405,10 +405,10 @@ def test_the_next_command_of_a_real_report_works() -> None:
 
 @needs_shared_reports
 @pytest.mark.slow
-def test_every_part_of_a_full_report_has_rows_and_nvidias_rules_are_judged() -> None:
+def test_every_part_of_a_full_report_has_rows_and_nvidias_rules_are_answered() -> None:
     result = ran("kernel", str(SILU))
     assert "samples at 0x06a0" in result.stdout
-    assert "ours agrees: achieved occupancy" in " ".join(result.stdout.split())
+    assert "ours: coalesce 2 to 22 %, likely 8 %" in " ".join(result.stdout.split())
     assert [title for title in PARTS.values() if title not in result.stdout] == []
 
 
