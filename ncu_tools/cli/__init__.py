@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 import click
 
+from ncu_tools.cli.old_names import OLD_NAMES, in_new_words, tell_new_words
 from ncu_tools.cli.program_options import PROGRAM_OPTIONS, Asked
 from ncu_tools.cli.shell import COMPLETE
 from ncu_tools.cli.views import load
@@ -49,9 +50,12 @@ COLLECTING = ("profile", "bench", "estimate", "machines", "doctor")
 INSIDE = ("kernel", "source")
 FOLDERS = {
     **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(INSIDE, "reading.inside"), "compare": "comparing",
-    "history": "comparing", "mcp": "programs",
+    "history": "comparing", "mcp": "programs", "completion": "shell",
 }  # fmt: skip
 """Command -> its folder; all others are in `reading`."""
+OLD = ("completion",)
+"""Unlisted commands that work for one more release."""
+
 
 STOPPED, TERMINATED = 130, 143
 
@@ -119,7 +123,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command named `cmd_name`, or None."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in (*COMMANDS, *OLD):
             return None
         command = load(f"{FOLDERS.get(cmd_name, 'reading')}.{cmd_name}")
         command.name = cmd_name
@@ -132,8 +136,14 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As in click, but the error for an unknown command says what to type, or names the most similar."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+        """As in click, but an old name runs the new command, and the error for an unknown one names the most
+        similar."""
+        if args[0] in OLD_NAMES:
+            words = in_new_words(args[0], args[1:], self.get_command(ctx, OLD_NAMES[args[0]].command))
+            if not ctx.resilient_parsing:
+                tell_new_words(args[0], words)
+            args = words
+        if args[0] not in (*COMMANDS, *OLD) and not ctx.resilient_parsing:
             from ncu_launch.errors import near_names
 
             from ncu_tools.cli.guessed_words import COMMANDS as GUESSED
@@ -288,7 +298,7 @@ def _tell(arguments: list[str], asked: Asked, code: int, paragraph: str, *parts:
     from ncu_tools.cli.shell.error_json import asks_for_json, error_json
 
     if asks_for_json(arguments) and not asked.told:
-        command = next((word for word in arguments if word in COMMANDS), "")
+        command = next((word for word in arguments if word in COMMANDS or word in OLD_NAMES), "")
         click.echo(error_json(command, code, *(parts or (paragraph,))))
     return code
 

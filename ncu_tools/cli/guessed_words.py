@@ -1,4 +1,4 @@
-"""Words that people type by the habits of other programs or of earlier days, and what to type in their place.
+"""Words that newcomers type by the habits of other programs, and what to type in their place.
 
 An error names it; nothing is run in the place of what was typed.
 """
@@ -49,29 +49,20 @@ VALUES = {
 COMMANDS = {
     **dict.fromkeys(("top", "kernels", "summary", "stats", "show", "analyze"), "hotspots REPORT"),
     "flops": "hotspots REPORT --units",
-    "layers": "hotspots RUN --by layer",
-    "samples": "kernel REPORT --part samples",
     **dict.fromkeys(("stalls", "lines", "sass"), "source REPORT"),
     **dict.fromkeys(("fix", "optimize", "suggest"), "advise REPORT"),
     **dict.fromkeys(("diff", "delta"), "compare OLD NEW"),
     **dict.fromkeys(("gate", "check", "ci"), 'compare OLD NEW --fail-on "any:time>5%"'),
     **dict.fromkeys(("plot", "draw", "chart"), "roofline REPORT -o roofline.svg"),
-    "expected": "compare RUN --with formulas",
     **dict.fromkeys(("trace", "gaps", "steps"), "timeline TRACE"),
-    "skew": "timeline RANK0 RANK1",
-    **dict.fromkeys(("perfetto", "export"), "report TRACE -o lanes.perfetto.json --lanes"),
-    "digest": "report REPORT --format digest",
+    "perfetto": "report TRACE -o lanes.perfetto.json --lanes",
     **dict.fromkeys(("page", "html", "view", "open"), "report REPORT -o page.html"),
     **dict.fromkeys(("run", "record", "collect"), "profile TARGET"),
     **dict.fromkeys(("benchmark", "sweep", "measure"), "bench TARGET"),
-    **dict.fromkeys(("scaling", "series"), "bench SWEEP"),
     "predict": "estimate TARGET --machine NAME",
     **dict.fromkeys(("convert", "import"), "parse REPORT -o launches.parquet"),
-    "join": "parse COUNTS --times TIMELINE -o joined.parquet",
-    "metrics": "machines --metrics",
     "sql": 'query RUN "SELECT ..."',
     **dict.fromkeys(("serve", "server"), "mcp --root DIR"),
-    "schema": "mcp --schema",
 }
 """Guessed command -> the words behind `ncu-bench`."""
 

@@ -51,16 +51,19 @@ class Typed:
     @cached_property
     def arguments(self) -> list[str]:
         """The words that are neither options nor their values."""
-        found = []
+        return [self.words[at] for at in self.places_of_arguments()]
+
+    def places_of_arguments(self) -> Iterator[int]:
+        """Indices of the arguments among the words."""
         options = [one for one in self._known() if isinstance(one, click.Option) and not one.is_flag]
         with_value = {name for one in options for name in one.opts}
         is_value = False
-        for word in self._options:
+        for at, word in enumerate(self._options):
             if is_value or (word.startswith("-") and word != "-"):
                 is_value = not is_value and word in with_value
             else:
-                found.append(word)
-        return [*found, *self.words[len(self._options) + 1 :]]
+                yield at
+        yield from range(len(self._options) + 1, len(self.words))
 
     def _with_next(self) -> Iterator[tuple[str, str]]:
         """Each word with its value as an option: after =, after the letter of -x, or the next word."""
@@ -115,7 +118,7 @@ class Verb(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """The context of the chosen view, else of the verb itself."""
-        typed = Typed(args, self._every_parameter)
+        typed = Typed(args, self.every_parameter)
         chosen = next((one for one in self.views if one.words_for(typed) is not None), None)
         try:
             if chosen is None:
@@ -133,7 +136,7 @@ class Verb(click.Command):
             message = f"{error.message.rstrip('.')}. {where}"
             raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from error
 
-    def _every_parameter(self) -> Iterator[click.Parameter]:
+    def every_parameter(self) -> Iterator[click.Parameter]:
         """The options and arguments of the verb and of its views."""
         for command in (self, *(one.command for one in self.views)):
             yield from command.params

@@ -1,12 +1,17 @@
-"""The grammar of tables on every command: `--by` chooses the rows, `--sort` their order."""
+"""The grammar of tables on every command: `--by` chooses the rows, `--sort` their order.
+
+Before `--sort` existed, orders were given to `--by`, and groupings to `--group`; both still work.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import click
+from ncu_launch.errors import WrongUsage
 
 
 @dataclass(frozen=True)
@@ -38,14 +43,49 @@ KERNEL_ORDER = Words(
 )
 
 
+class RowsChoice(click.Choice[str]):
+    """The words of --by, which also accepts words of --sort."""
+
+    def __init__(self, rows: Words, orders: Words) -> None:
+        super().__init__(rows.words or orders.words)
+        self.orders = orders.words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The word. Raises `click.BadParameter`, which lists the words for rows, for any other text."""
+        return value if value in self.orders else super().convert(value, param, ctx)
+
+
 def rows_and_order(rows: Words = NONE, orders: Words = NONE) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command --by and --sort, passed as `group` and `order`; one of the two may be missing."""
+    """Give a command --by and --sort, passed as `group` and `order`; one of the two may be missing.
+
+    Raises `WrongUsage` when the command runs, for two different words of one kind.
+    """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option, name, known in (("--sort", "order", orders), ("--by", "group", rows)):
-            if known.words:
-                kind = click.Choice(known.words)
-                command = click.option(option, name, type=kind, default=known.default, help=known.help)(command)
-        return command
+        @wraps(command)
+        def told_apart(*arguments: Any, by: str | None, old_group: str | None = None, **others: Any) -> Any:
+            if rows.words:
+                others["group"] = _one("--by", rows, by if by in rows.words else None, old_group)
+            if orders.words:
+                others["order"] = _one("--sort", orders, others.pop("sort"), by if by in orders.words else None)
+            return command(*arguments, **others)
+
+        with_options: Callable[..., Any] = told_apart
+        if orders.words:
+            sort = click.Choice(orders.words)
+            with_options = click.option("--sort", type=sort, help=orders.help)(with_options)
+        if rows.words:
+            old = click.Choice(rows.words)
+            with_options = click.option("--group", "old_group", type=old, hidden=True)(with_options)
+        by = RowsChoice(rows, orders)
+        return click.option("--by", type=by, help=rows.help, hidden=not rows.words)(with_options)
 
     return decorate
+
+
+def _one(option: str, known: Words, first: str | None, second: str | None) -> str | None:
+    if first is not None and second is not None and first != second:
+        raise WrongUsage(
+            f"{option} takes one word, and was given {first} and {second}.", advice="Leave one of them out."
+        )
+    return first or second or known.default

@@ -312,7 +312,7 @@ def test_hotspots_shows_what_a_generated_kernel_is_made_of(tmp_path: Path) -> No
 def test_the_location_of_a_generated_kernel_is_the_lines_that_it_is_made_of(tmp_path: Path) -> None:
     debug = graph_folder(tmp_path / "torch_compile_debug")
     trace = trace_with(tmp_path, KERNEL, "gemm")
-    table = hotspots_json(str(trace), "--inductor", str(debug), "--by", "location")
+    table = hotspots_json(str(trace), "--inductor", str(debug), "--group", "location")
     found = {row["kernel"]: row["hottest_kernel"] for row in table["rows"]}
     assert found == {"models/net.py:10 (forward), train.py:21 (step)": KERNEL, "(no location)": "gemm"}
 
@@ -348,7 +348,7 @@ def test_a_folder_without_kernels_is_an_error_of_every_command_with_the_option(t
 
 
 def test_locations_that_others_sum_do_not_go_with_a_folder_that_is_read_here(tmp_path: Path) -> None:
-    arguments = ["hotspots", "x.csv", "--inductor", str(tmp_path), "--dask", "local", "--by", "location"]
+    arguments = ["hotspots", "x.csv", "--inductor", str(tmp_path), "--dask", "local", "--group", "location"]
     result = CliRunner().invoke(cli, arguments)
     assert isinstance(result.exception, WrongUsage)
     assert "--dask has others sum locations" in str(result.exception)
@@ -450,7 +450,7 @@ def test_a_profile_keeps_what_the_kernels_of_a_real_compilation_are_made_of(comp
 
 @pytest.mark.nightly
 def test_the_location_of_a_compiled_region_is_the_program_and_of_its_kernels_the_model(compiled: Path) -> None:
-    table = hotspots_json(str(compiled / "trace.json"), "--inductor", str(compiled / LOGS), "--by", "location")
+    table = hotspots_json(str(compiled / "trace.json"), "--inductor", str(compiled / LOGS), "--group", "location")
     places = {row["kernel"] for row in table["rows"]}
     assert f"net.py:{RELU}, {NORM} (forward)" in places
     assert all(one.startswith(("net.py", "program.py", "(no location)")) for one in places)

@@ -260,7 +260,7 @@ class TestGpuWorkAlone:
             shown = runner.invoke(cli, ["hotspots", str(path), "--format", "csv"])
         assert shown.exit_code == 0, shown.output
         assert "gemm" in shown.output
-        by_range = runner.invoke(cli, ["hotspots", str(path), "--by", "operator", "--format", "csv"])
+        by_range = runner.invoke(cli, ["hotspots", str(path), "--group", "operator", "--format", "csv"])
         assert "aten::mm" in by_range.output
         assert len(list((tmp_path / "cache").rglob("*.parquet"))) == 2
         again = runner.invoke(cli, ["hotspots", str(path), "--format", "csv"])

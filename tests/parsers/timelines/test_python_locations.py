@@ -158,7 +158,7 @@ def test_operators_of_the_backward_pass_have_the_location_of_their_forward_opera
 
 @pytest.mark.slow
 def test_hotspots_by_location_has_a_row_per_place_with_its_kernels(recorded: Path) -> None:
-    result = CliRunner().invoke(cli, ["hotspots", str(recorded), "--by", "location", "--format", "json"])
+    result = CliRunner().invoke(cli, ["hotspots", str(recorded), "--group", "location", "--format", "json"])
     table = json.loads(result.stdout)
     found = {row["kernel"]: row for row in table["rows"]}
     assert set(found) == {FORWARD.title, DOUBLED.title, STEP.title}
@@ -176,7 +176,7 @@ def test_hotspots_by_location_has_a_row_per_place_with_its_kernels(recorded: Pat
 @pytest.mark.slow
 def test_locations_are_kept_in_parquet(recorded: Path, tmp_path: Path) -> None:
     CliRunner().invoke(cli, ["parse", str(recorded), "-o", str(tmp_path / "launches.parquet")])
-    arguments = ["--by", "location", "--format", "csv"]
+    arguments = ["--group", "location", "--format", "csv"]
     of_trace, of_parquet = (
         CliRunner().invoke(cli, ["hotspots", str(path), *arguments]).stdout
         for path in (recorded, tmp_path / "launches.parquet")

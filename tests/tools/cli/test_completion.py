@@ -58,6 +58,7 @@ def completed(line: str, shell: str = "bash", cwd: Path | None = None) -> list[s
     ("ncu-bench machines meas", ["plain,measure"]),
     ("ncu-bench machines --chip gh1", ["plain,gh100"]),
     ("ncu-bench machines --metrics flo", ["plain,flops"]),
+    ("ncu-bench metrics --chip gh1", ["plain,gh100"]),
     ("ncu-bench hotspots run --by la", ["plain,layer"]),
     ("ncu-bench hotspots run --by layer --forw", ["plain,--forward-backward"]),
     ("ncu-bench profile --metrics flops,dr", ["plain,flops,dram"]),
@@ -150,10 +151,19 @@ def test_words_that_bash_split_are_put_together(words: list[str], typed: list[st
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_click_prints_the_script_of_a_shell(shell: str) -> None:
+def test_click_prints_the_script_of_a_shell_and_so_does_the_old_command(shell: str) -> None:
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "_NCU_BENCH_COMPLETE": f"{shell}_source"}
     done = subprocess.run(PROGRAM, capture_output=True, check=True, timeout=60, text=True, env=environment)
     assert "_ncu_bench_completion" in done.stdout
+    old = called_here("completion", shell, cwd=ROOT)
+    assert old.out == done.stdout
+    assert old.err == f"ncu-bench completion has a new name: _NCU_BENCH_COMPLETE={shell}_source ncu-bench\n"
+
+
+def test_the_old_command_installs_nothing_and_says_what_to_add_to_which_file() -> None:
+    refused = called_here("completion", "zsh", "--install", cwd=ROOT)
+    assert refused.code == 2
+    assert 'eval "$(_NCU_BENCH_COMPLETE=zsh_source ncu-bench)"' in refused.err
 
 
 # --------------------------------------------------------------------------------------------------------- real bash

@@ -8,6 +8,7 @@ import click
 
 from ncu_tools.cli import COMMANDS as TYPED
 from ncu_tools.cli.guessed_words import COMMANDS, OPTIONS, VALUES
+from ncu_tools.cli.old_names import OLD_NAMES
 from tests.support.pages.examples import misunderstood
 from tests.support.pages.options_page import options
 
@@ -30,4 +31,4 @@ def test_every_option_and_value_that_is_named_exists() -> None:
 
 
 def test_no_guessed_command_exists() -> None:
-    assert COMMANDS.keys().isdisjoint(TYPED)
+    assert COMMANDS.keys().isdisjoint([*TYPED, *OLD_NAMES])

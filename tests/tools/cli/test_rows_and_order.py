@@ -1,4 +1,4 @@
-"""`--by` says what rows are, `--sort` what they are ordered by."""
+"""`--by` says what rows are, `--sort` what they are ordered by; orders under `--by` and `--group` are the old words."""
 
 from __future__ import annotations
 
@@ -43,9 +43,18 @@ class TestByAndSort:
         (["--by", "grid"], "grid", "time"),
         (["--sort", "flops"], "name", "flops"),
         (["--by", "grid", "--sort", "flops"], "grid", "flops"),
+        (["--by", "flops"], "name", "flops"),
+        (["--group", "grid"], "grid", "time"),
+        (["--by", "flops", "--group", "grid"], "grid", "flops"),
+        (["--by", "flops", "--sort", "flops"], "name", "flops"),
     ])  # fmt: skip
     def test_are_told_apart_by_their_words(self, arguments: list[str], group: str, order: str) -> None:
         assert given(*arguments) == {"group": group, "order": order}
+
+    @pytest.mark.parametrize("arguments", [["--by", "flops", "--sort", "time"], ["--by", "grid", "--group", "name"]])
+    def test_are_refused_where_two_words_contradict(self, arguments: list[str]) -> None:
+        with pytest.raises(WrongUsage, match="takes one word, and was given"):
+            CliRunner().invoke(command(), arguments, catch_exceptions=False)
 
     def test_name_the_rows_where_a_word_is_neither(self) -> None:
         result = CliRunner().invoke(command(), ["--by", "colour"])
@@ -57,12 +66,13 @@ class TestByAndSort:
         assert given("--by", "grid", orders=Words()) == {"group": "grid"}
         assert "--sort" not in CliRunner().invoke(command(orders=Words()), ["--help"]).output
 
-    def test_without_rows_leave_only_the_order(self) -> None:
-        assert given("--sort", "flops", rows=Words()) == {"order": "flops"}
+    def test_without_rows_take_an_order_under_the_old_name(self) -> None:
+        assert given("--by", "flops", rows=Words()) == {"order": "flops"}
         assert "--by" not in CliRunner().invoke(command(rows=Words()), ["--help"]).output
 
-    def test_say_what_is_meant_without_one(self) -> None:
+    def test_hide_the_old_option_and_say_what_is_meant_without_one(self) -> None:
         page = CliRunner().invoke(command(), ["--help"]).output
+        assert "--group" not in page
         assert "[default: name]" in page
         assert "[default: time]" in page
 
@@ -76,6 +86,17 @@ def test_the_words_of_kernels_are_the_groupings_there_are() -> None:
 
 
 class TestCommands:
+    @pytest.mark.parametrize(("old", "new"), [
+        (["hotspots", RAW, "--by", "headroom"], ["hotspots", RAW, "--sort", "headroom"]),
+        (["hotspots", RAW, "--by", "dram", "--group", "grid"], ["hotspots", RAW, "--by", "grid", "--sort", "dram"]),
+        (["roofline", RAW, "--group", "short"], ["roofline", RAW, "--by", "short"]),
+        (["compare", RAW, RAW, "--by", "time"], ["compare", RAW, RAW, "--sort", "time"]),
+    ])  # fmt: skip
+    def test_answer_the_same_to_old_and_new_words(self, old: list[str], new: list[str]) -> None:
+        before, after = (CliRunner().invoke(cli, [*words, "--format", "json"]) for words in (old, new))
+        assert before.exit_code == 0, before.output
+        assert before.stdout == after.stdout
+
     def test_compare_takes_layers_as_rows_and_as_a_flag(self) -> None:
         by, flag = (
             CliRunner().invoke(cli, ["compare", RAW, RAW, *words]) for words in (["--by", "layer"], ["--layers"])

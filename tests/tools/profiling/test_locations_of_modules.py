@@ -104,7 +104,7 @@ def test_a_profiled_model_has_rows_by_location(tmp_path: Path) -> None:
     found = {row["kernel_name"]: (row["python_file"], row["python_line"]) for row in rows(tmp_path / "run")}
     assert found["aten::addmm"] == found["aten::relu"] == found["aten::mm"] == ("my_net.py", BLOCK_LINE)
     assert found["aten::exp"] == ("my_net.py", NET_LINE)
-    table = called_here("hotspots", "run", "--by", "location", "--format", "json", cwd=tmp_path).json()
+    table = called_here("hotspots", "run", "--group", "location", "--format", "json", cwd=tmp_path).json()
     assert f"my_net.py:{BLOCK_LINE} (forward)" in {row["kernel"] for row in table["rows"]}
 
 
