@@ -23,7 +23,7 @@ BY_TIME = "rows are by time: none has what --sort {} needs, {}"
 
 KERNEL, CATEGORY = "kernel", "category"
 GROUPS = {
-    "name": KERNEL, "short": KERNEL, "grid": KERNEL, "nvtx": KERNEL, "operator": "operator", CATEGORY: CATEGORY,
+    "name": KERNEL, "short": KERNEL, "grid": KERNEL, "nvtx": "range", "operator": "operator", CATEGORY: CATEGORY,
     "location": "location", "report": "report", "device": "device",
 }  # fmt: skip
 """Grouping -> the name of its rows; `grouping` finds the rows."""

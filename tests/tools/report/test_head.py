@@ -17,7 +17,9 @@ from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.report.first_sentences import first_kernel
 from ncu_tools.report.head import Head, cut_in_the_middle, head_of, short_run
 from ncu_tools.runs.selection import Selection
+from tests.conftest import SAMPLES
 from tests.support.launches import launch, metric, sass, table, tensor
+from tests.support.ran import ran
 
 A40 = {"device__attribute_display_name": metric("A40")}
 FORWARD = Selection(phases=("forward",))
@@ -137,3 +139,10 @@ def test_nothing_is_said_of_a_kernel_alone_without_a_bound_or_of_unknown_times()
 def test_rows_of_which_nothing_is_known_are_not_said_first() -> None:
     a, b = kernels(("a", 75.0, 0.0), ("b", 25.0, 0.0))
     assert (first_kernel([replace(a, kernel="(no operator)"), b], by_name=False) or "").startswith("b takes 25.0 %")
+
+
+def test_a_row_is_named_in_the_first_sentence_as_in_its_table() -> None:
+    by_grid = ran("hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--by", "grid").stdout
+    assert "first: gemm bf16 128x256x32 tn (32, 16, 1) x (256, 1, 1) takes" in by_grid
+    by_range = ran("hotspots", str(SAMPLES / "d12-range-nvtx.csv"), "--by", "nvtx").stdout
+    assert [line.split()[0] for line in by_range.splitlines()[3:4]] == ["range"]

@@ -38,7 +38,7 @@ def load_runs(
 
 def head_of_kernels(runs: Sequence[str], result: Hotspots, only: Selection | None = None, group: str = "name") -> Head:
     """The head line, and the most expensive kernel."""
-    from ncu_tools.kernels.kernel_row import run_total
+    from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS, run_total
     from ncu_tools.report.first_sentences import first_kernel
     from ncu_tools.report.head import head_of
 
@@ -46,7 +46,7 @@ def head_of_kernels(runs: Sequence[str], result: Hotspots, only: Selection | Non
     return head_of(
         runs, notes=result.notes, only=only, devices=tuple(result.devices),
         launches=whole.launches, time_ns=whole.time_total_ns, time_title=result.time_title,
-        first=first_kernel(result.rows, by_name=group == "name"),
+        first=first_kernel(result.rows, by_name=group in NAMES_OF_KERNELS),
     )  # fmt: skip
 
 
