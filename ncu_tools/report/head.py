@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path, PurePath
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,8 @@ TIME = "time"
 MOST_NAMED = 2
 """If there are more runs or devices, the line only counts them."""
 SHORTEST_NAME = 24
+LONG_BEGINNING = 12
+"""A common beginning of run names longer than this is cut in narrow columns."""
 STANDARD_INPUTS = ("-", "/dev/stdin")
 PIPES = ("/dev/fd/", "/proc/")
 """Prefixes of paths of open files, as a shell writes <(COMMAND)."""
@@ -137,6 +141,35 @@ def short_run(run: str) -> str:
         return "a pipe"
     path = PurePath(run)
     return printable(path.name if path.name not in ("", "..") else Path(run).resolve().name or run)
+
+
+def told_apart(heads: Sequence[Head]) -> list[Head]:
+    """The lines of runs, with longer names if several have the same, such as reports in two folders."""
+    runs = [head.runs[0] for head in heads]
+    if len(set(map(short_run, runs))) == len(runs):
+        return list(heads)
+    names = short_names(runs)
+    return [replace(head, title=names[run]) for head, run in zip(heads, runs, strict=True)]
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The shortest different ends of paths, without a long common beginning."""
+    names = ends_apart(paths)
+    letters = zip(*names.values(), strict=False)
+    alike = "".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, letters))
+    whole_words = re.match(r".*[^a-zA-Z0-9.]", alike)
+    cut = whole_words.end() if whole_words else 0
+    return {path: f"…{name[cut:]}" for path, name in names.items()} if cut > LONG_BEGINNING else names
+
+
+def ends_apart(paths: Sequence[str]) -> dict[str, str]:
+    """The shortest ends of paths, as many folders of each, that all differ."""
+    parts = {path: path.rstrip("/").split("/") for path in paths}
+    for count in range(1, 1 + max(map(len, parts.values()), default=0)):
+        ends = {path: "/".join(each[-count:]) for path, each in parts.items()}
+        if len(set(ends.values())) == len(ends):
+            return ends
+    return {path: path for path in paths}
 
 
 def _launches(table: pa.Table) -> int:

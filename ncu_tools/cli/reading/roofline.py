@@ -285,9 +285,8 @@ def _heads(
     time_title: str = "time",
 ) -> list[Head]:
     """A head line for each run; for a single run, with its most expensive kernel."""
-    from ncu_tools.cli.tables.compare.shared import told_apart
     from ncu_tools.report.first_sentences import first_kernel
-    from ncu_tools.report.head import head_of
+    from ncu_tools.report.head import head_of, told_apart
 
     found = []
     for run in runs:

@@ -17,7 +17,6 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
-from ncu_tools.cli.tables.compare.shared import short_names
 from ncu_tools.compare.compare_kernels import Comparison, compare
 from ncu_tools.compare.comparison_sums import SignatureSums, printed_steps
 from ncu_tools.compare.gate import GateOutcome, evaluate, parse_gate
@@ -33,6 +32,7 @@ from ncu_tools.compare.run_conditions import conditions_of
 from ncu_tools.kernels.matching.asked_pairs import asked_pairs
 from ncu_tools.numbers.change import Change, sentence, verdict_text
 from ncu_tools.numbers.statistics import Moments, mean_of, ratio_interval, totals
+from ncu_tools.report.head import short_names
 from tests.support.launches import launch, sass, table, taken
 from tests.support.nightly import one_in
 from tests.support.ran import Ran, below_head, ran

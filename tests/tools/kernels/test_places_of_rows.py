@@ -12,7 +12,7 @@ from ncu_parsers.schema.tables import concatenated
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import run
-from ncu_tools.cli.tables.hotspots.places import WIDTHS, short_names
+from ncu_tools.cli.tables.hotspots.places import WIDTHS, short_reports
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_row import row_key, title_and_device
@@ -119,12 +119,12 @@ def test_points_of_one_kernel_on_two_devices_have_names_of_their_own(
 
 
 def test_names_of_reports_are_the_ends_that_differ_cut_in_the_middle() -> None:
-    assert short_names(["runs/a/x.csv", "runs/a/y.csv"]) == {"runs/a/x.csv": "x.csv", "runs/a/y.csv": "y.csv"}
-    assert list(short_names(["runs/a/x.csv", "runs/b/x.csv"]).values()) == ["a/x.csv", "b/x.csv"]
+    assert short_reports(["runs/a/x.csv", "runs/a/y.csv"]) == {"runs/a/x.csv": "x.csv", "runs/a/y.csv": "y.csv"}
+    assert list(short_reports(["runs/a/x.csv", "runs/b/x.csv"]).values()) == ["a/x.csv", "b/x.csv"]
     long = [f"{'owner' * 9}-{middle}-{'report' * 9}.ncu-rep" for middle in ("one", "two")]
-    one, two = short_names(long).values()
+    one, two = short_reports(long).values()
     assert one != two
-    (cut,) = short_names([long[0]]).values()
+    (cut,) = short_reports([long[0]]).values()
     assert len(cut) == WIDTHS[0]
     assert cut.startswith("owner")
     assert cut.endswith(".ncu-rep")

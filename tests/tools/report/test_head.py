@@ -11,11 +11,10 @@ from ncu_launch.notes import Note, NoteKind
 from ncu_launch.workload_spec import Workload
 
 from ncu_tools.ceilings.ceilings import ceilings_of
-from ncu_tools.cli.tables.compare.shared import told_apart
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.report.first_sentences import first_kernel
-from ncu_tools.report.head import Head, cut_in_the_middle, head_of, short_run
+from ncu_tools.report.head import Head, cut_in_the_middle, head_of, short_run, told_apart
 from ncu_tools.runs.selection import Selection
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, metric, sass, table, tensor

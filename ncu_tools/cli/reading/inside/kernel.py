@@ -203,9 +203,8 @@ def _compare(
     output_format: str,
     only: Selection | None,
 ) -> None:
-    from ncu_tools.cli.tables.compare.shared import told_apart
     from ncu_tools.cli.tables.kernel.against_table import compared, show_against
-    from ncu_tools.report.head import head_of
+    from ncu_tools.report.head import head_of, told_apart
     from ncu_tools.runs.loading import load_only, points_summed
     from ncu_tools.runs.selection import pattern_of_ids
 

@@ -22,12 +22,12 @@ from ncu_tools.bench.compare_points import (
     valid_across,
 )
 from ncu_tools.cli.options import hidden_rows
-from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells, told_apart
+from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells
 from ncu_tools.compare.compare_kernels import require_alike
 from ncu_tools.numbers.change import verdict
 from ncu_tools.numbers.number_format import counted, digits
 from ncu_tools.report.columns.registry import column, columns
-from ncu_tools.report.head import Head
+from ncu_tools.report.head import Head, told_apart
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 ASKED_COLUMNS = {

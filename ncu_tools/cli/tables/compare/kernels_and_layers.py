@@ -22,8 +22,6 @@ from ncu_tools.cli.tables.compare.shared import (
     Compared,
     CompareRequest,
     change_cells,
-    short_names,
-    told_apart,
 )
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, require_comparable
@@ -41,7 +39,7 @@ from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
 from ncu_tools.numbers.change import verdict
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.first_sentences import first_change
-from ncu_tools.report.head import Head, head_of, manifest_of
+from ncu_tools.report.head import Head, head_of, manifest_of, short_names, told_apart
 from ncu_tools.report.table import TOTAL, Column, Table, columns_of_arguments
 from ncu_tools.runs.loading import load
 from ncu_tools.runs.run import Run

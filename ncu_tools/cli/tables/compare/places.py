@@ -8,14 +8,14 @@ from typing import Any
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import ROWS_SHOWN, hidden_rows, progress
-from ncu_tools.cli.tables.compare.shared import PLACES, Compared, CompareRequest, told_apart
+from ncu_tools.cli.tables.compare.shared import PLACES, Compared, CompareRequest
 from ncu_tools.kernels.names.distinct_names import distinct_names
 from ncu_tools.kernels.source.compare_places import ComparedPlace, compare_places
 from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
 from ncu_tools.kernels.source.load_instructions import load_instructions
 from ncu_tools.kernels.source.source_text import SourceText, source_text
 from ncu_tools.report.columns.registry import column, columns
-from ncu_tools.report.head import Head
+from ncu_tools.report.head import Head, told_apart
 from ncu_tools.report.table import Table
 from ncu_tools.runs.selection import kernel_patterns
 

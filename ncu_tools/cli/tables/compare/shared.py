@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import WrongUsage
@@ -23,8 +21,6 @@ KERNEL, LAYER, OPERATOR, CATEGORY = "kernel", "layer", "operator", "category"
 """Possible rows of compared launches."""
 PLACES = ("line", "opcode", "function")
 """Values of --by for comparing inside a kernel."""
-LONG_BEGINNING = 12
-"""A common beginning of run names longer than this is cut in narrow columns."""
 
 
 @dataclass(frozen=True)
@@ -96,32 +92,3 @@ def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, A
         cells |= {f"{measure}_change": words(change) if in_both else None}
         cells |= {f"{measure}_verdict": change.outcome if in_both and change.outcome != UNKNOWN else None}
     return cells
-
-
-def told_apart(heads: Sequence[Head]) -> list[Head]:
-    """The lines of runs, with longer names if several have the same, such as reports in two folders."""
-    from ncu_tools.report.head import short_run
-
-    runs = [head.runs[0] for head in heads]
-    if len(set(map(short_run, runs))) == len(runs):
-        return list(heads)
-    names = short_names(runs)
-    return [replace(head, title=names[run]) for head, run in zip(heads, runs, strict=True)]
-
-
-def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """The shortest different ends of paths, without a long common beginning."""
-    parts = {path: path.rstrip("/").split("/") for path in paths}
-    for count in range(1, 1 + max(map(len, parts.values()))):
-        names = {path: "/".join(each[-count:]) for path, each in parts.items()}
-        if len(set(names.values())) == len(names):
-            return _drop_common_start(names)
-    return {path: path for path in paths}
-
-
-def _drop_common_start(names: dict[str, str]) -> dict[str, str]:
-    letters = zip(*names.values(), strict=False)
-    alike = "".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, letters))
-    whole_words = re.match(r".*[^a-zA-Z0-9.]", alike)
-    cut = whole_words.end() if whole_words else 0
-    return {path: f"…{name[cut:]}" for path, name in names.items()} if cut > LONG_BEGINNING else names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
 from ncu_tools.report.columns.registry import column
@@ -28,7 +27,7 @@ def for_people(rows: Sequence[Mapping[str, Any]], group: str) -> list[dict[str, 
     for place in PLACES:
         name = "kernel" if group == place.name else place.name
         names = [row[name] for row in result if row.get(name)]
-        short = short_names(names) if place is REPORT else short_devices(names)
+        short = short_reports(names) if place is REPORT else short_devices(names)
         result = [{**row, name: short.get(row.get(name) or "")} for row in result]
     return result
 
@@ -40,17 +39,12 @@ def short_devices(devices: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, _cut_alike(short), strict=True))
 
 
-def short_names(reports: Sequence[str]) -> dict[str, str]:
+def short_reports(reports: Sequence[str]) -> dict[str, str]:
     """The distinguishing end of each path, cut in the middle if long."""
-    paths = list(dict.fromkeys(reports))
-    deepest = max((len(PurePath(path).parts) for path in paths), default=0)
-    for depth in range(1, deepest + 1):
-        ends = ["/".join(PurePath(path).parts[-depth:]) for path in paths]
-        if len(set(ends)) == len(ends):
-            break
-    else:
-        ends = paths
-    return dict(zip(paths, _cut_alike(ends), strict=True))
+    from ncu_tools.report.head import ends_apart
+
+    ends = ends_apart(reports)
+    return dict(zip(ends, _cut_alike(list(ends.values())), strict=True))
 
 
 def _cut_alike(names: Sequence[str]) -> Sequence[str]:
