@@ -50,8 +50,11 @@ PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 
 
-def options_in(kind: type[Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Pass the options that are fields of the frozen dataclass `kind` to a command as one argument `name`."""
+def options_in(kind: type[Any], name: str, *added: Callable[..., Any]) -> Callable[..., Any]:
+    """Pass the options that are fields of the frozen dataclass `kind` to a command as one argument `name`.
+
+    The options `added` are declared here, for several commands or beside the dataclass; else the command has them.
+    """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -59,7 +62,10 @@ def options_in(kind: type[Any], name: str) -> Callable[[Callable[..., Any]], Cal
             options = {field.name: values.pop(field.name) for field in fields(kind)}
             return command(**values, **{name: kind(**options)})
 
-        return gathered
+        found: Callable[..., Any] = gathered
+        for option in reversed(added):
+            found = option(found)
+        return found
 
     return decorate
 

@@ -166,7 +166,6 @@ class EffortOptions:
 @language_options
 @against_options
 @format_option
-@options_in(AgainstOptions, "pairing")
 @options_in(SweepOptions, "points_asked")
 @options_in(EffortOptions, "timing")
 def command(

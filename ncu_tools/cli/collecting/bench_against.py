@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from ncu_launch.files.run_folder import begin_sweep, end_sweep
 from ncu_launch.profilers.commits import commit_here
 
 from ncu_tools.cli.collecting.bench_notes import notes_on_cpu
-from ncu_tools.cli.options import MACHINE_FORMATS, show, status_and_lines
+from ncu_tools.cli.options import MACHINE_FORMATS, options_in, show, status_and_lines
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
@@ -59,6 +58,17 @@ class AgainstOptions:
                 "Both functions are measured by one process here, in one go.",
                 f"Leave {other} out, or use a new folder.",
             )
+
+
+against_options = options_in(
+    AgainstOptions, "pairing",
+    click.option("--against", metavar="TARGET",
+        help="Measure functions against this one: the same inputs, results compared, the ratio of times.",
+    ),
+    click.option("--agree-within", "tolerance", type=click.FloatRange(min=0), metavar="X",
+        help="With --against: how far results may be apart, relative; without it by type.",
+    ),
+)  # fmt: skip
 
 
 def measure_against(
@@ -148,17 +158,3 @@ def _notes(rows: list[dict[str, Any]], processes: int, folder: Path) -> list[str
         *notes_on_cpu(rows),
         f"the rows of both functions are in {folder / BENCH_FILE}, those of this table in {folder / AGAINST}",
     ]
-
-
-def against_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--against and --agree-within."""
-    for option in (
-        click.option("--agree-within", "tolerance", type=click.FloatRange(min=0), metavar="X",
-            help="With --against: how far results may be apart, relative; without it by type.",
-        ),
-        click.option("--against", metavar="TARGET",
-            help="Measure functions against this one: the same inputs, results compared, the ratio of times.",
-        ),
-    ):  # fmt: skip
-        function = option(function)
-    return function

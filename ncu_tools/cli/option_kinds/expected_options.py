@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -25,15 +23,8 @@ class ExpectedOptions:
     output: Path | None
 
 
-def expected_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of expected times, as one argument `expected`."""
-    function = options_in(ExpectedOptions, "expected")(function)
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-_OPTIONS = (
+expected_options = options_in(
+    ExpectedOptions, "expected",
     click.option(
         "--ops", "operators", type=EXISTING, metavar="FILE.csv",
         help="Expected times of a table of operators: columns op, dtype and sizes (docs/estimate.md).",

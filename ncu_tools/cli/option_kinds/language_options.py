@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import click
 from ncu_launch.errors import WrongUsage
@@ -83,15 +82,8 @@ class LanguageOptions:
         return (*workload.arguments, *found[0])
 
 
-def language_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of causal language models, as one argument `language`."""
-    function = options_in(LanguageOptions, "language")(function)
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-_OPTIONS = (
+language_options = options_in(
+    LanguageOptions, "language",
     list_option("--prompt-length", "prompt_lengths", type=LENGTH, metavar="N,...",
         help="Tokens of the prompt that prefill passes through a language model.  [default: 128]"),
     list_option("--context-length", "context_lengths", type=LENGTH, metavar="N,...",
