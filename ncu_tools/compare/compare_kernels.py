@@ -40,7 +40,7 @@ from ncu_tools.kernels.kernel_row import Hotspot, run_total
 from ncu_tools.kernels.matching.asked_pairs import AskedPair
 from ncu_tools.kernels.matching.kernel_pairs import ASKED, BY_NAME, Pair, Pairing, pair_kernels
 from ncu_tools.kernels.names.readable_names import readable_name
-from ncu_tools.kernels.operator_times import operators_note
+from ncu_tools.kernels.operator_times import operator_notes
 from ncu_tools.numbers.change import (
     MORE,
     Change,
@@ -353,7 +353,7 @@ def notes_on_conditions(
     estimates = {basis_of(text).estimate for side in observed for text in side.texts["flops_basis"]}
     words = [f"FLOPs of some launches hold an estimate: {one}" for one in sorted(filter(None, estimates))]
     notes += [Note(one, NoteKind.ESTIMATE) for one in words]
-    notes += [note for note in [operators_note(observed[0].times | observed[1].times)] if note]
+    notes += operator_notes(observed[0].times | observed[1].times)
     return notes
 
 

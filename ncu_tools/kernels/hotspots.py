@@ -42,7 +42,7 @@ from ncu_tools.kernels.kernel_row import (
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.uncategorised import Uncategorised
-from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
+from ncu_tools.kernels.operator_times import clocks_of, operator_notes, time_title
 from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
 from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.numbers.number_format import counted, percent
@@ -413,7 +413,7 @@ class _NoteCounts(MergedByField):
 
     def notes(self) -> list[str]:
         """The notes as sentences."""
-        notes: list[str] = [note] if (note := operators_note(self.clocks)) else []
+        notes: list[str] = [*operator_notes(self.clocks)]
         notes += self.coverage.notes()
         if self.failed:
             names = ", ".join(sorted(self.failed_names)[:5])

@@ -6,7 +6,7 @@ CPU time. On a GPU it records CUDA events around it: self GPU time. Files withou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -45,14 +45,14 @@ def time_title(clocks: Iterable[str]) -> str:
     return kinds.pop() if len(kinds) == 1 else TIME
 
 
-def operators_note(clocks: Set[str]) -> Note | None:
-    """The note on times, FLOPs and bytes of the operator collector, short in the head line; None if there are none."""
+def operator_notes(clocks: Collection[str]) -> list[Note]:
+    """The note on times, FLOPs and bytes of the operator collector, short in the head line; [] if there are none."""
     kinds = [kind for kind in (SELF_CPU, SELF_GPU, SELF_UNKNOWN) if kind in clocks]
     if not kinds:
-        return None
+        return []
     whose = "times of PyTorch operators" if TIME in clocks else "times"
     times = " or ".join("self times" if kind == SELF_UNKNOWN else f"{kind} times" for kind in kinds)
     of = "" if TIME in clocks else " of PyTorch operators"
     counted = "FLOPs and bytes are counted from operators, not by hardware"
     sentence = f"{whose} are {times}{of}; {counted}; DRAM stands for inputs + weights + outputs"
-    return Note(sentence, NoteKind.IN_HEAD, "FLOPs and bytes by operator")
+    return [Note(sentence, NoteKind.IN_HEAD, "FLOPs and bytes by operator")]

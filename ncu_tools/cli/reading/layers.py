@@ -25,7 +25,7 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
-from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
+from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.numbers.number_format import percent
 from ncu_tools.report.columns.registry import column, columns
@@ -102,6 +102,7 @@ def command(
       ncu-bench hotspots run --by layer -o layers.svg
       ncu-bench hotspots run --by layer --forward-backward --depth 1
     """
+    from ncu_tools.kernels.operator_times import operator_notes, time_title
     from ncu_tools.model.layers.layers import NEEDED, layers, why_no_layers
     from ncu_tools.report.first_sentences import first_layer
     from ncu_tools.runs.loading import load_only, points_summed
@@ -138,7 +139,7 @@ def command(
     else:
         indent = output_format in ("text", "markdown")
         rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
-    table = titled_times(Table("layers", COLUMNS, rows, notes, more=MACHINE_READABLE), result.clocks)
+    table = with_time_title(Table("layers", COLUMNS, rows, notes, more=MACHINE_READABLE), time_title(result.clocks))
     head = _head(run, loaded, result.clocks, only, result.iterations)
     show(table, output_format, head=replace(head, first=first_layer(result.rows)))
 
@@ -152,7 +153,7 @@ def _ordered(layers: Sequence[Layer], order: str) -> list[Layer]:
 
 def _head(run: str, loaded: Run, clocks: Collection[str], only: Selection | None, iterations: int) -> Head:
     """The line above the table, with the number of iterations in the means."""
-    from ncu_tools.kernels.operator_times import time_title
+    from ncu_tools.kernels.operator_times import operator_notes, time_title
     from ncu_tools.report.head import head_of
 
     means = (f"means over {iterations} iterations",) if iterations > 1 else ()
@@ -161,6 +162,7 @@ def _head(run: str, loaded: Run, clocks: Collection[str], only: Selection | None
 
 
 def _show_ratios(name: str, run: Run, depth: int | None, only: Selection | None, output_format: str) -> None:
+    from ncu_tools.kernels.operator_times import operator_notes, time_title
     from ncu_tools.model.layers.forward_backward import forward_backward
 
     result = forward_backward(run.table, depth=depth)
@@ -176,7 +178,8 @@ def _show_ratios(name: str, run: Run, depth: int | None, only: Selection | None,
         columns = [*(one for one in FORWARD_BACKWARD if one is not INTERVAL), *ENDS, *MACHINE_READABLE[:2]]
     else:
         columns = list(FORWARD_BACKWARD)
-    show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format, head=head)
+    table = with_time_title(Table("layers", columns, rows, notes), time_title(result.clocks))
+    show(table, output_format, head=head)
 
 
 def _picture(result: Layers, picture_format: str, title: str) -> bytes:

@@ -9,7 +9,7 @@ import click
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import first_rows, format_option, progress, show, top_option
-from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
+from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import KERNEL, Table
@@ -56,7 +56,7 @@ def command(
       ncu-bench timeline run --by layer --depth 1
       ncu-bench timeline launches.parquet --by rank
     """
-    from ncu_tools.kernels.operator_times import clocks_of, time_title
+    from ncu_tools.kernels.operator_times import clocks_of, operator_notes, time_title
     from ncu_tools.model.layers.rank_skew import NEEDED, expect_own_ranks, skew
     from ncu_tools.report.head import head_of
     from ncu_tools.runs.loading import load_only, points_summed
@@ -68,16 +68,18 @@ def command(
     loaded = pooled(each)
     result = skew(loaded.table, by="kernel" if by == "rank" else by, depth=depth)
     clocks = clocks_of(loaded.table)
+    title = time_title(clocks)
     summed = [note for run in runs for note in points_summed(run, only)]
     notes = [*summed, *result.notes, *loaded.notes, *operator_notes(clocks)]
     ranked = (counted(len(result.ranks), "rank", "ranks"),)
-    head = head_of(runs, loaded.table, only=only, time_title=time_title(clocks), more=ranked)
+    head = head_of(runs, loaded.table, only=only, time_title=title, more=ranked)
     if by == "rank" or len(result.ranks) < 2:
         ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
-        show(titled_times(ranks, clocks), output_format, head=head)
+        show(with_time_title(ranks, title), output_format, head=head)
         return
     found, hidden = first_rows(result.rows, top, output_format, "row")
     notes += hidden
     rows = [asdict(row) for row in found]
     across = [ACROSS[0]._replace(kind=KERNEL) if by == "kernel" else ACROSS[0], *ACROSS[1:]]
-    show(titled_times(Table("skew", across, rows, notes, more=[COLLECTIVE]), clocks), output_format, head=head)
+    table = Table("skew", across, rows, notes, more=[COLLECTIVE])
+    show(with_time_title(table, title), output_format, head=head)

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ncu_tools.report.table import Column, Table
 
 TIME = "time"
 TIMES_RATIO = "time ratio"
-
-
-def operator_notes(clocks: Collection[str]) -> list[str]:
-    """The note on times, FLOPs and bytes of operators, if there are any."""
-    from ncu_tools.kernels.operator_times import operators_note
-
-    note = operators_note(frozenset(clocks))
-    return [note] if note else []
-
-
-def titled_times(table: Table, clocks: Collection[str]) -> Table:
-    """The table with times titled by their clock if it is the same for all; in JSON the key `time` has the title."""
-    from ncu_tools.kernels.operator_times import time_title
-
-    return with_time_title(table, time_title(clocks))
 
 
 def with_time_title(table: Table, title: str) -> Table:

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
-from ncu_tools.cli.tables.time_titles import operator_notes, titled_times, with_titles
+from ncu_tools.cli.tables.time_titles import with_time_title, with_titles
+from ncu_tools.kernels.operator_times import operator_notes, time_title
 from ncu_tools.report.table import Column, Table
 from ncu_tools.runs.selection import Selection
 
@@ -61,7 +62,7 @@ class TestTitlesOfTimes:
         ({"self CPU", "self GPU"}, ["kernel", "time", "time ratio"]),
     ])  # fmt: skip
     def test_are_those_of_the_only_clock_there_is(self, clocks: set[str], titles: list[str]) -> None:
-        table = titled_times(Table("hotspots", COLUMNS, [], []), clocks)
+        table = with_time_title(Table("hotspots", COLUMNS, [], []), time_title(clocks))
         assert [column.title for column in table.columns] == titles
         assert table.extra.get("time") == (titles[1] if titles[1] != "time" else None)
 

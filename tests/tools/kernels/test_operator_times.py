@@ -13,7 +13,7 @@ import pytest
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
 from ncu_tools.kernels.kernel_cache import cache_kernels
-from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
+from ncu_tools.kernels.operator_times import clocks_of, operator_notes, time_title
 from ncu_tools.model.layers.layers import layers
 from ncu_tools.report.html.html_content import ReportedRun, content
 from ncu_tools.report.plot.canvas import Canvas
@@ -145,7 +145,7 @@ def test_kernels_and_operators_in_one_table_have_the_title_time(collected: tuple
     clocks = clocks_of(both.unify_dictionaries())
     assert clocks == {"time", title}
     assert time_title(clocks) == "time"
-    assert f"times of PyTorch operators are {title} times" in (operators_note(clocks) or "")
+    assert f"times of PyTorch operators are {title} times" in "".join(operator_notes(clocks))
 
 
 def test_a_file_without_a_device_has_self_times(tmp_path: Path) -> None:
