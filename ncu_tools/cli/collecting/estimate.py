@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.targets.language.settings import NOT_QUANTISED, SCHEMES, causal_name, check
-from ncu_launch.targets.model_name_check import misspelt
+from ncu_launch.targets.model_name_check import misspelt, torchvision_names_unloaded
 from ncu_launch.targets.reference_kernels import TYPES as KERNEL_TYPES
 from ncu_launch.targets.reference_kernels import default_phases, is_known_work, own_dtype, with_type
 from ncu_launch.workload.meta_device_process import expectations_of
@@ -232,12 +232,19 @@ def measured_runs(targets: tuple[str, ...]) -> tuple[str, ...]:
             advice="Give runs or models.",
         )
     for run in runs:
-        if Path(run).name == run and misspelt(run) is None:
+        if Path(run).name == run and _is_model(run):
             raise WrongUsage(
                 f"{run} is a path here and the name of a model.",
                 advice=f"Write ./{run} for the run, or name the model in another folder.",
             )
     return tuple(runs)
+
+
+def _is_model(name: str) -> bool:
+    """Whether a model or kernel has this name; without torchvision, none of its models has."""
+    if misspelt(name) is not None:
+        return False
+    return ":" in name or own_dtype(name) is not None or name in torchvision_names_unloaded()
 
 
 def _is_path(target: str) -> bool:

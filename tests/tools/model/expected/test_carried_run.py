@@ -9,6 +9,7 @@ import pytest
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.cli.collecting.estimate import measured_runs
 from ncu_tools.cli.tables.carried_picture import scene_of_carried
 from ncu_tools.model.expected.carried_run import WITHIN, CarriedKernel, carried_run, products_measured
 from ncu_tools.model.expected.learning_from_runs import learnt_from_products, products_in_csv
@@ -126,12 +127,30 @@ class TestLearning:
         assert "--learn writes a file" in done.err
 
 
-def test_a_name_that_is_a_path_too_is_refused_with_how_to_tell_them_apart(tmp_path: Path) -> None:
+def torchvision_with(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    for module in ("ncu_launch.targets.model_name_check", "ncu_tools.cli.collecting.estimate"):
+        monkeypatch.setattr(f"{module}.torchvision_names_unloaded", lambda: names)
+
+
+def test_a_name_that_is_a_path_too_is_refused_with_how_to_tell_them_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torchvision_with(monkeypatch, ["resnet18"])
     (tmp_path / "resnet18").mkdir()
     done = called_here("estimate", "resnet18", "--machine", "b200", cwd=tmp_path)
     assert done.code == 2
     assert "resnet18 is a path here and the name of a model" in done.err
     assert "./resnet18" in done.err
+
+
+def test_a_run_is_no_model_where_torchvision_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torchvision_with(monkeypatch, [])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "gemm:64,64,64,bf16").mkdir()
+    assert measured_runs(("run", "mine.csv")) == ("run", "mine.csv")
+    with pytest.raises(WrongUsage, match="gemm:64,64,64,bf16 is a path here and the name of a model"):
+        measured_runs(("gemm:64,64,64,bf16",))
 
 
 class TestThePicture:
