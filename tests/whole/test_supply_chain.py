@@ -35,7 +35,7 @@ OF_THE_USER = {"ncu-report"}
 """Optional, never shipped: NVIDIA's own reader."""
 TESTED_WITH_THE_LOWEST = (
     "test_reading.py", "test_streaming.py", "test_parts.py", "test_tables.py", "test_units.py", "test_kernels.py",
-    "test_released.py", "test_built_reports.py", "test_encoded_values.py",
+    "test_released.py", "test_built_reports.py", "test_encoded_values.py", "test_gate_page.py",
 )  # fmt: skip
 
 

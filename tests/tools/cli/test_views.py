@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -113,9 +114,8 @@ class TestHelp:
 
 class TestAnOptionOfAnotherTable:
     def test_is_answered_with_the_words_that_choose_its_table(self) -> None:
-        assert "No such option '--depth'. It goes with: hotspots --by layer." in refusal(
-            "hotspots", RAW, "--depth", "2"
-        )
+        said = refusal("hotspots", RAW, "--depth", "2")
+        assert re.search("No such option:? '?--depth'?. It goes with: hotspots --by layer", said)  # click 8.2 and later
 
     def test_is_refused_by_a_view_with_its_own_words(self) -> None:
         assert "It does not go with --by layer." in refusal("hotspots", RAW, "--by", "layer", "--units")
