@@ -32,8 +32,8 @@ from ncu_tools.runs import loading
 from ncu_tools.runs.run import Run
 
 COLUMNS = columns(
-    "kernel operator~1 launches~2 time_ns machine~0 expected_ns low_ns~0 high_ns~0 carried_speedup roof_ratio~1 bound "
-    "basis~4 failed"
+    "kernel operator~0 shapes~6 launches~4 time_ns~0 machine~0 expected_ns~0 low_ns~0 high_ns~0 carried_speedup~0 "
+    "roof_ratio~4 bound~3 basis~5 failed~3"
 )
 LEARNT = columns("machine dtype learnt_points error_before error_after")
 SLOWEST_SCALING = 0.7

@@ -16,8 +16,9 @@ from ncu_tools.model.expected.learning_from_runs import learnt_from_products, pr
 from ncu_tools.model.expected_time.expected_times import expected_times
 from ncu_tools.model.expected_time.learnt_times import read, shipped, written
 from ncu_tools.model.expected_time.operator_rows import operator_rows
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SHARED
 from tests.support.called_here import called_here
+from tests.support.reports import needs_shared_reports
 
 GEMM = {
     "kernel_name": "gemm", "operator": "aten::mm", "shapes": "[[4096,4096],[4096,4096]]",
@@ -193,3 +194,11 @@ def test_a_table_of_operators_keeps_expected_times_and_interval_at_any_width(
     (tmp_path / "table.csv").write_text(f"{header}\ngemm,bf16,4096,4096,4096,{'long ' * 9},{'1x2 ' * 9}\n", "utf-8")
     head = called_here("estimate", "--ops", "table.csv", "--machine", "b200", cwd=tmp_path).out.splitlines()[0]
     assert [word for word in ("op", "machine", "expected", "from", "to") if word not in head.split()] == []
+
+
+@needs_shared_reports
+def test_a_carried_trace_keeps_operators_and_intervals_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    (trace,) = (SHARED / "reports" / "kineto").glob("*h100__Qwen*")
+    head = called_here("estimate", str(trace), "--machine", "b200", cwd=ROOT).out.splitlines()[0].split()
+    assert head[:7] == ["kernel", "operator", "time", "machine", "expected", "from", "to"]
