@@ -70,12 +70,11 @@ def options_in(kind: type[Any], name: str, *added: Callable[..., Any]) -> Callab
     return decorate
 
 
-def format_option(function: Function) -> Function:
-    """--format: the format of the table on standard output."""
-    return click.option(
-        "--format", "output_format", type=click.Choice(FORMATS), default="text", show_default=True,
-        help="How the table is written to standard output. Notes go to standard error.",
-    )(function)  # fmt: skip
+format_option = click.option(
+    "--format", "output_format", type=click.Choice(FORMATS), default="text", show_default=True,
+    help="How the table is written to standard output. Notes go to standard error.",
+)  # fmt: skip
+"""--format: the format of the table on standard output."""
 
 
 def _machine(context: click.Context, parameter: click.Parameter, name: str | None) -> Machine | None:
@@ -89,29 +88,22 @@ def _machine(context: click.Context, parameter: click.Parameter, name: str | Non
     return machine
 
 
-def machine_option(function: Function) -> Function:
-    """--machine: ceilings of a named machine, passed to the command as a `Machine`."""
-    return click.option(
-        "--machine", callback=_machine, metavar="NAME",
-        help="Take ceilings that the report lacks from this machine (see ncu-bench machines).",
-    )(function)  # fmt: skip
-
-
-def argument_option(function: Function) -> Function:
-    """--arg: argument values of a user's function."""
-    return click.option(
-        "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
-        help="An argument of FILE.py:FUNCTION, or of make_inputs beside it, by its type: n=4096, dtype=fp16. Repeated.",
-    )(function)  # fmt: skip
-
-
-def vary_option(function: Function) -> Function:
-    """--vary: values of arguments and settings, a point for each."""
-    return click.option(
-        "--vary", "variants", multiple=True, metavar="NAME=V1,V2,...",
-        help="A point for each value of an argument, or of batch_size, seq_len, dtype ...: n=64..4096*2, "
-        "m,n=1024x1024,2048x512. Repeated: every combination.",
-    )(function)  # fmt: skip
+machine_option = click.option(
+    "--machine", callback=_machine, metavar="NAME",
+    help="Take ceilings that the report lacks from this machine (see ncu-bench machines).",
+)  # fmt: skip
+"""--machine: ceilings of a named machine, passed to the command as a `Machine`."""
+argument_option = click.option(
+    "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
+    help="An argument of FILE.py:FUNCTION, or of make_inputs beside it, by its type: n=4096, dtype=fp16. Repeated.",
+)  # fmt: skip
+"""--arg: argument values of a user's function."""
+vary_option = click.option(
+    "--vary", "variants", multiple=True, metavar="NAME=V1,V2,...",
+    help="A point for each value of an argument, or of batch_size, seq_len, dtype ...: n=64..4096*2, "
+    "m,n=1024x1024,2048x512. Repeated: every combination.",
+)  # fmt: skip
+"""--vary: values of arguments and settings, a point for each."""
 
 
 def settings_options(command: Function) -> Function:
@@ -173,13 +165,12 @@ def _kept_beside(runs: Sequence[str]) -> str:
     return ""
 
 
-def dask_option(function: Function) -> Function:
-    """--dask: distribute the work on many reports."""
-    return click.option(
-        "--dask", metavar="ADDRESS|local",
-        help="Distribute the work on a dataset: to the dask scheduler at an address, or over the local cores; without "
-        "options that choose launches.",
-    )(function)  # fmt: skip
+dask_option = click.option(
+    "--dask", metavar="ADDRESS|local",
+    help="Distribute the work on a dataset: to the dask scheduler at an address, or over the local cores; without "
+    "options that choose launches.",
+)  # fmt: skip
+"""--dask: distribute the work on many reports."""
 
 
 def source_root_option(text: str = TEXT_OF_LINES) -> Callable[[Function], Function]:

@@ -45,10 +45,6 @@ def of_sentences(rows: Sequence[Row], width: int) -> list[str]:
 
 def paragraph(text: str, width: int) -> list[str]:
     """A wrapped paragraph; per cent signs stay with their numbers."""
-    return _wrapped(text, width)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
     lines = wrap(printable(text).replace(" %", "\u00a0%"), width, break_on_hyphens=False)
     return [line.replace("\u00a0%", " %") for line in lines]
 
@@ -67,5 +63,5 @@ def hanging(head: str, text: str, width: int) -> list[str]:
         return [head.rstrip()]
     indent = len(head) + 2
     own = len(text) - len(text.lstrip())
-    first, *more = _wrapped(text.strip(), max(width - indent - own, 20))
+    first, *more = paragraph(text.strip(), max(width - indent - own, 20))
     return [f"{head}  {' ' * own}{first}", *(" " * (indent + own) + line for line in more)]

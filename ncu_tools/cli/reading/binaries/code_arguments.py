@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 MOST_NAMED = 3
 
 
-def architecture_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --arch."""
-    text = "Only code for this architecture, as sm_90.  [default: all]"
-    return click.option("--arch", "architecture", metavar="SM", help=text)(command)
+architecture_option = click.option(
+    "--arch", "architecture", metavar="SM", help="Only code for this architecture, as sm_90.  [default: all]"
+)
 
 
 @dataclass

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ncu_tools.kernels.view.columns.column_names import ChosenColumn
     from ncu_tools.kernels.view.columns.column_sums import ColumnSums
     from ncu_tools.runs.run import Run
-
-Function = TypeVar("Function", bound=Callable[..., None])
 
 KINDS = {
     "%": "percent", "ns": "time", "FLOP": "flop", "OP": "op", "FLOP/s": "flop/s", "byte": "byte", "byte/s": "byte/s",
@@ -36,14 +34,6 @@ LIKE_A_METRIC = 0.85
 """Least similarity of a metric name to a missing one for being suggested."""
 
 
-def columns_option(function: Function) -> Function:
-    """--columns: metrics as columns, by full name, short name or set."""
-    return click.option(
-        "--columns", metavar="LIST", multiple=True, shell_complete=_completions,
-        help="Show these metrics: short names, sets, or names in full, with commas between (docs/hotspots.md).",
-    )(function)  # fmt: skip
-
-
 def _completions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completions of the last name after a comma: sets, short names, and full names of metrics."""
     from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, sets, short_names
@@ -56,6 +46,13 @@ def _completions(context: click.Context, parameter: click.Parameter, incomplete:
     return [
         CompletionItem(f"{before}{comma}{name}", help=title) for name, title in known.items() if name.startswith(begun)
     ]
+
+
+columns_option = click.option(
+    "--columns", metavar="LIST", multiple=True, shell_complete=_completions,
+    help="Show these metrics: short names, sets, or names in full, with commas between (docs/hotspots.md).",
+)  # fmt: skip
+"""--columns: metrics as columns, by full name, short name or set."""
 
 
 @dataclass
