@@ -35,7 +35,6 @@ class CodeFacts:
     self_moves: float = 0.0
     has_text: bool = False
     samples: Mapping[str, float] = field(default_factory=dict)
-    hottest_line: Mapping[str, str] = field(default_factory=dict)
     measures: set[str] = field(default_factory=set)
     """What instructions have counts of, as `ncu-bench source --sort` calls it."""
     global_loads: float = 0.0
