@@ -31,7 +31,7 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_tools.bench.dask_sweep import rows_by_dask
 from ncu_tools.cli.collecting.bench_against import AgainstOptions, against_options, measure_against
 from ncu_tools.cli.collecting.bench_notes import notes_of_sweep, plus_minus
-from ncu_tools.cli.collecting.profiled_points import COUNTERS, count
+from ncu_tools.cli.collecting.profiled_points import COUNTERS
 from ncu_tools.cli.collecting.sampled_power import EVERY, SHOWN
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
@@ -237,7 +237,12 @@ def command(
             click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
         stopped = _measured(folder, kept, missing, begun, effort, timeout, processes, dask)
         if metrics and not stopped:
-            count(folder, requested, metrics, sys.argv)
+            from ncu_launch.profile.plan import Request
+
+            from ncu_tools.cli.collecting.terminal_listener import Terminal
+            from ncu_tools.profiling.varied_profile import count_measured
+
+            count_measured(folder, requested, metrics, Request(tuple(sys.argv), metrics), Terminal())
     if stopped:
         number = len(requested) - sum(has_all(row, processes) for row in _rows_of(folder, requested))
         click.echo(f"{_of(number, len(requested))} left; the same command with -o {folder} --resume goes on.", err=True)

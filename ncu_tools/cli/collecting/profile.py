@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.counters.metric_groups import refuse_unknown
@@ -131,15 +131,6 @@ class VariedOptions:
             raise WrongUsage("--resume goes with --vary.", "One point is profiled whole.", "Leave --resume out.")
         if self.retry_failed and not self.resume:
             raise WrongUsage("--retry-failed goes with --resume.", advice="Name the run folder with -o, and --resume.")
-
-
-@dataclass(frozen=True)
-class ShownOptions:
-    """The options on the table of kernels."""
-
-    top: int | None
-    machine: Machine | None
-    output_format: str
 
 
 def _words(arguments: str) -> tuple[str, ...]:
@@ -286,7 +277,6 @@ def _words(arguments: str) -> tuple[str, ...]:
 @options_in(VariedOptions, "points")
 @options_in(ToolOptions, "collecting")
 @options_in(RunsOptions, "runs")
-@options_in(ShownOptions, "shown")
 def command(
     target: str | None,
     program: tuple[str, ...],
@@ -295,8 +285,10 @@ def command(
     language: LanguageOptions,
     collecting: ToolOptions,
     runs: RunsOptions,
-    shown: ShownOptions,
     dry_run: bool,
+    top: int | None,
+    machine: Machine | None,
+    output_format: str,
 ) -> None:
     """Profile a model by its name, or any program, and show which kernels take the time.
 
@@ -335,14 +327,15 @@ def command(
     else:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program after --.")
     request = runs.around(collecting.request(workload, words))
-    request = replace(request, measure=request.measure and shown.machine is None)
+    request = replace(request, measure=request.measure and machine is None)
     points.check()
     if points.variants:
         from ncu_tools.cli.collecting.profiled_points import profile_varied
 
-        how: dict[str, Any] = {"resume": points.resume, "retry_failed": points.retry_failed, "dry_run": dry_run}
-        shown_as: dict[str, Any] = {"top": shown.top, "output_format": shown.output_format}
-        profile_varied(request, points.variants, Terminal(), **how, **shown_as)
+        profile_varied(
+            request, points.variants, Terminal(), resume=points.resume, retry_failed=points.retry_failed, top=top,
+            output_format=output_format, dry_run=dry_run,
+        )  # fmt: skip
         return
     if dry_run:
         planned = plan_profile(request, Terminal())
@@ -352,7 +345,7 @@ def command(
         return
     collected = run_profile(request, Terminal())
     if collected is not None:
-        _show(collected, shown)
+        _show(collected, top, machine, output_format)
 
 
 def _is_program(target: str | None) -> bool:
@@ -360,7 +353,7 @@ def _is_program(target: str | None) -> bool:
     return target is not None and "--" in sys.argv and sys.argv[sys.argv.index("--") + 1 :][:1] == [target]
 
 
-def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
+def _show(collected: CollectedProfile, top: int | None, machine: Machine | None, output_format: str) -> None:
     """Show the kernels with all notes on the run; then raise the failure, if there was one."""
     from ncu_tools.ceilings.ceilings import ceilings_of
     from ncu_tools.cli.tables.hotspots.kernels_of_runs import head_of_kernels, hidden_kernels
@@ -372,8 +365,8 @@ def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
         click.echo(collected.idle, err=True)
         echo_notes(collected.notes)
         return
-    result = hotspots(collected.table, ceilings_of(collected.table, shown.machine))
-    top = rows_shown(shown.top, shown.output_format)
+    result = hotspots(collected.table, ceilings_of(collected.table, machine))
+    top = rows_shown(top, output_format)
     notes = [
         *([ENDED_EARLY] if collected.manifest.partial else []),
         *collected.notes,
@@ -384,6 +377,6 @@ def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
     ]
     table = Table("profile", table_columns("hotspots"), [asdict(row) for row in result.rows[:top]], notes)
     head = head_of_kernels([str(collected.folder)], result)
-    show(with_time_title(table, result.time_title), shown.output_format, head=head)
+    show(with_time_title(table, result.time_title), output_format, head=head)
     if collected.failure is not None:
         raise collected.failure

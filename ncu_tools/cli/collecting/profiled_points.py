@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncu_launch.bench.point_outcomes import OK
@@ -90,16 +89,6 @@ def counting_notes(rows: list[Row]) -> list[str]:
         notes.append("columns profiled_* (counted, profiled) are of a run under the profiler; all others are not")
     lacking = [row for row in rows if row["outcome"] == OK and row["profiled_why_not"]]
     return [*notes, *(f"{row['point']}: not counted: {row['profiled_why_not']}" for row in lacking)]
-
-
-def count(folder: Path, points: list[Any], metrics: tuple[str, ...], arguments: list[str]) -> None:
-    """Count `metrics` of every measured point of a sweep, as `count_measured`."""
-    from ncu_launch.profile.plan import Request
-
-    from ncu_tools.cli.collecting.terminal_listener import Terminal
-    from ncu_tools.profiling.varied_profile import count_measured
-
-    count_measured(folder, points, metrics, Request(tuple(arguments), metrics), Terminal())
 
 
 def _table(names: list[str], rows: list[Row], notes: list[str], output_format: str) -> Table:
