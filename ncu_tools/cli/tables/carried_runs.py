@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.atomic_files import write_bytes_atomically
+from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.machine_files import Machine, find_machine, machine_of_device
 from ncu_tools.cli.option_kinds.expected_options import ExpectedOptions
@@ -72,6 +73,12 @@ def machine_of(run: Run, options: ExpectedOptions) -> Machine:
     names = Counter(table["device_name"].to_pylist() if "device_name" in table.column_names else [])
     name = next((name for name, _ in names.most_common() if name), None)
     found = machine_of_device(name)
+    on_a_gpu = any(tables.words(table, "compute_capability"))
+    if found is None and not on_a_gpu and set(tables.words(table, "source")) == {"operators"}:
+        raise WrongUsage(
+            f"{run.name} was measured on {name or 'a CPU'}, and a run is carried from one GPU to another.",
+            advice="A model is estimated by its name, without a run: ncu-bench estimate resnet18 --machine h100",
+        )
     if found is None:
         raise WrongUsage(
             f"The GPU that {run.name} was measured on is not known{f': {name}' if name else ''}.",

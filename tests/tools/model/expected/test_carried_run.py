@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from ncu_parsers.parquet.writer import write_table
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings.machine_files import find_machine
@@ -18,6 +19,7 @@ from ncu_tools.model.expected_time.learnt_times import read, shipped, written
 from ncu_tools.model.expected_time.operator_rows import operator_rows
 from tests.conftest import ROOT, SHARED
 from tests.support.called_here import called_here
+from tests.support.launches import launch, table
 from tests.support.reports import needs_shared_reports
 
 GEMM = {
@@ -202,3 +204,13 @@ def test_a_carried_trace_keeps_operators_and_intervals_in_a_narrow_terminal(monk
     (trace,) = (SHARED / "reports" / "kineto").glob("*h100__Qwen*")
     head = called_here("estimate", str(trace), "--machine", "b200", cwd=ROOT).out.splitlines()[0].split()
     assert head[:7] == ["kernel", "operator", "time", "machine", "expected", "from", "to"]
+
+
+def test_a_run_of_a_cpu_is_refused_with_how_a_model_is_estimated(tmp_path: Path) -> None:
+    made = table(launch("aten::add", ns=1e5, capability=None))
+    for name, value in (("source", "operators"), ("device_name", "Xeon")):
+        made = made.set_column(made.column_names.index(name), name, pa.array([value]))
+    write_table(made, tmp_path / "run.parquet")
+    done = called_here("estimate", "run.parquet", "--machine", "b200", cwd=tmp_path)
+    assert "was measured on Xeon, and a run is carried from one GPU to another" in done.err
+    assert "ncu-bench estimate resnet18" in done.err
