@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from ncu_parsers.parquet.writer import write_table
 from ncu_launch.errors import WrongUsage
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.collecting.estimate import measured_runs
@@ -210,7 +211,7 @@ def test_a_run_of_a_cpu_is_refused_with_how_a_model_is_estimated(tmp_path: Path)
     made = table(launch("aten::add", ns=1e5, capability=None))
     for name, value in (("source", "operators"), ("device_name", "Xeon")):
         made = made.set_column(made.column_names.index(name), name, pa.array([value]))
-    write_table(made, tmp_path / "run.parquet")
+    write_table(with_metadata(made, {"schema_version": SCHEMA_VERSION, "reports": []}), tmp_path / "run.parquet")
     done = called_here("estimate", "run.parquet", "--machine", "b200", cwd=tmp_path)
     assert "was measured on Xeon, and a run is carried from one GPU to another" in done.err
     assert "ncu-bench estimate resnet18" in done.err
