@@ -131,6 +131,12 @@ def recorded(table: pa.Table, at: Rows) -> Recorded:
     return Recorded(by_ncu, sources == {"kineto"} and bool(without_device))
 
 
+def of_a_cpu(table: pa.Table) -> bool:
+    """True for operators of a CPU, by PyTorch's profiler or the operator collector, which give a GPU's its number."""
+    by_pytorch = set(tables.words(table, "source")) <= {"kineto", "operators"}
+    return len(table) > 0 and by_pytorch and bool(np.isnan(tables.floats(table, "device_id")).all())
+
+
 def measured_cpu() -> Machine | None:
     """The only CPU that was measured here; None if there are several (other numbers of threads) or none."""
     found = [machine for machine in machines().values() if machine.measured and machine.kind == "cpu"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.atomic_files import write_bytes_atomically
-from ncu_parsers.schema import tables
 
+from ncu_tools.ceilings.launch_devices import of_a_cpu
 from ncu_tools.ceilings.machine_files import Machine, find_machine, machine_of_device
 from ncu_tools.cli.option_kinds.expected_options import ExpectedOptions
 from ncu_tools.cli.tables.carried_picture import scene_of_carried
@@ -73,8 +73,7 @@ def machine_of(run: Run, options: ExpectedOptions) -> Machine:
     names = Counter(table["device_name"].to_pylist() if "device_name" in table.column_names else [])
     name = next((name for name, _ in names.most_common() if name), None)
     found = machine_of_device(name)
-    on_a_gpu = any(tables.words(table, "compute_capability"))
-    if found is None and not on_a_gpu and set(tables.words(table, "source")) == {"operators"}:
+    if found is None and of_a_cpu(table):
         raise WrongUsage(
             f"{run.name} was measured on {name or 'a CPU'}, and a run is carried from one GPU to another.",
             advice="A model is estimated by its name, without a run: ncu-bench estimate resnet18 --machine h100",

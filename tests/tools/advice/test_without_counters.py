@@ -90,3 +90,15 @@ def test_samples_come_before_shapes() -> None:
     assert bound_of({"DRAM": 0.7, "tensor pipe": 0.65}) == "DRAM"
     assert bound_of({"DRAM": 0.59}) == ""
     assert len({SAMPLED, BY_SHAPES, SAMPLED_BYTES}) == 3
+
+
+@pytest.mark.parametrize(("device", "says"), [(None, "advise MODEL --check"), (0, "ncu --set full counts")])
+def test_operators_of_a_cpu_are_told_what_can_be_measured_there_and_not_to_collect_counters(
+    device: int | None, says: str
+) -> None:
+    made = table(launch("aten::mm", ns=1e5, capability=None, device_id=device))
+    made = made.set_column(made.column_names.index("source"), "source", pa.array(["operators"]))
+    advice = without_counters(made)
+    told = [*map(str, advice.notes), *(one.says for one in advice.kernels)]
+    assert [says in one for one in told].count(True) == 1
+    assert any("counts what bounds it" in one for one in told) == (device is not None)
