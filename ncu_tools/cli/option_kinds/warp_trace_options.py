@@ -76,25 +76,27 @@ def buffer_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def warp_trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All options of a trace, passed to the command as `options`."""
+    """WARP_TRACE, NAME and all options of a trace; but for WARP_TRACE, they are passed to the command as `options`."""
 
     @wraps(command)
     def told(settings: Settings, launch: int | None, roles: str, kinds: tuple[str, ...], **values: Any) -> Any:
         from ncu_tools.kernels.warp_ranges.launch_ranges import roles_in
 
-        options = WarpTraceOptions(settings, launch, values.pop("name", None), roles_in(roles), _kinds_in(kinds))
+        options = WarpTraceOptions(settings, launch, values.pop("name"), roles_in(roles), _kinds_in(kinds))
         return command(**values, options=options)
 
     found = buffer_options(told)
-    for option in (
+    for added in (
         click.option(
             "--kind", "kinds", metavar="RANGE=KIND", multiple=True,
             help="What a range is: wait, barrier, copy, store, compute or other.  [default: by the words of its name]",
         ),
         roles_option,
         click.option("--launch", type=click.IntRange(min=0), help="This launch.  [default: the median of its kernel]"),
+        click.argument("name", required=False),
+        click.argument("trace", metavar="WARP_TRACE"),
     ):  # fmt: skip
-        found = option(found)
+        found = added(found)
     return found
 
 

@@ -38,8 +38,6 @@ beside_option = click.option(
 
 
 @click.command()
-@click.argument("trace", metavar="WARP_TRACE")
-@click.argument("name", required=False)
 @click.option("--part", "part", type=click.Choice(["inside"]), hidden=True)
 @click.option(
     "--what-if", "asked", metavar="RANGE=FACTOR", multiple=True,

@@ -25,8 +25,6 @@ COLUMNS = columns(
 
 
 @click.command()
-@click.argument("trace", metavar="WARP_TRACE")
-@click.argument("name", required=False)
 @source_root_option("Look for the source of the kernel below this folder.")
 @top_option("ranges")
 @warp_trace_options

@@ -44,8 +44,6 @@ NOT_CONFIRMED = Note(
 
 
 @click.command()
-@click.argument("trace", metavar="WARP_TRACE")
-@click.argument("name", required=False)
 @beside_option
 @top_option("levers")
 @warp_trace_options

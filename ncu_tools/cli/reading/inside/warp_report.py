@@ -21,8 +21,6 @@ PAGES, TRACES = (".html", ".htm"), (".perfetto.json", ".perfetto")
 
 
 @click.command()
-@click.argument("trace", metavar="WARP_TRACE")
-@click.argument("name", required=False)
 @click.option(
     "-o", "--output", type=FILE, required=True,
     help="The .html file to write, or a .perfetto.json that ui.perfetto.dev opens.",
