@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import echo_notes, width_of
+from ncu_tools.cli.options import echo_notes, has_colours, width_of
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.report.columns.registry import column
 from ncu_tools.report.head import settings_of
@@ -129,8 +128,7 @@ def style_of_output() -> TextStyle:
     from ncu_tools.report.plot.text_roofline import TextStyle
 
     width = width_of(sys.stdout)
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return TextStyle(width or 80, plain=not _can_write("⠿└▓…"), colour=colour)
+    return TextStyle(width or 80, plain=not _can_write("⠿└▓…"), colour=has_colours(sys.stdout))
 
 
 def _can_write(letters: str) -> bool:

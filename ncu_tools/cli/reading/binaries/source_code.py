@@ -10,6 +10,7 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import first_rows, format_option, show, source_root_option, top_option
 from ncu_tools.cli.reading.binaries.code_arguments import Wanted, architecture_option, notes_on
+from ncu_tools.cli.reading.inside.source import REACH, offset_in
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
@@ -24,7 +25,6 @@ MACHINE_READABLE = columns("file line offset")
 ORDERS = ("spills", "live", "instructions")
 BY = {"spills": "local_bytes", "live": "live_registers", "instructions": "instruction_count"}
 VIEWS = ("lines", "sass")
-REACH = 8
 
 Row = dict[str, Any]
 
@@ -127,9 +127,6 @@ def _rows(listing: CodeListing, view: str | None, order: str | None, around: str
 
 
 def _around(rows: list[Row], text: str) -> list[Row]:
-    try:
-        offset = int(text, 0)
-    except ValueError:
-        raise WrongUsage(f"{text} is no offset.", advice="Write it as in the table: --around 0x1d20") from None
+    offset = offset_in(text)
     nearest = min(range(len(rows)), key=lambda place: abs(rows[place]["offset"] - offset))
     return rows[max(nearest - REACH, 0) : nearest + REACH + 1]

@@ -92,7 +92,7 @@ def command(
     code = kernel_code(loaded.table, patterns, launch)
     by, ranked_note = what_to_rank_by(code, order)
     if around is not None:
-        offset = _offset(around)
+        offset = offset_in(around)
         nearest = hot_places.nearest_offset(code, offset)
         rows, notes = hot_places.around(code, offset, by, REACH), []
         if nearest not in (offset, None):
@@ -111,7 +111,8 @@ def command(
     show(table, output_format, head=head_of_code(run, code, only))
 
 
-def _offset(text: str) -> int:
+def offset_in(text: str) -> int:
+    """The offset that --around names. Raises `WrongUsage` for a text that is none."""
     try:
         return int(text, 0)
     except ValueError:
