@@ -42,4 +42,4 @@ def without_counters(launches: pa.Table, timeline: SampledTimeline | None = None
         )
     notes = [Note(CLASSES, NoteKind.METHOD)] if any(one.known for one in found) else []
     notes += [Note(ON_A_CPU, NoteKind.METHOD)] if on_a_cpu else []
-    return Advice(found, sum(kernel.total_ns for kernel in kernels), notes)
+    return Advice(found, sum(kernel.total_ns for kernel in kernels), [*notes])

@@ -52,7 +52,7 @@ from ncu_tools.timeline.timeline import timeline
 if TYPE_CHECKING:
     import pandas
 
-BARS_SHOWN = 20
+BARS_SHOWN, LEVERS_SHOWN = 20, 8
 KERNELS_OF_A_RUN = 5
 """Number of kernels in the view of a run."""
 NS_PER_S = 1e9
@@ -99,7 +99,7 @@ class ProfiledRun:
         """Notes on further views."""
         left = len(found.rows) - KERNELS_OF_A_RUN
         hidden = [f"{counted(left, 'more kernel', 'more kernels')}: .hotspots()"] if left > 0 else []
-        return [*hidden, "views: .hotspots() .roofline() .layers() .timeline() .source() .compare(other)"]
+        return [*hidden, "views: .hotspots() .advise() .roofline() .layers() .timeline() .source() .compare(other)"]
 
     @cached_property
     def _hotspots(self) -> Hotspots:
@@ -186,6 +186,17 @@ class ProfiledRun:
         if diagnose:
             table["diagnosis"] = [sentences.get(row.key) for row in found.rows]
         return listing_of_kernels(found, table, top, sentences, self.notes, group)
+
+    def advise(self, *, top: int = LEVERS_SHOWN) -> TableView:
+        """What can be done about the run's time and what it saves, as `ncu-bench advise`: a row a lever in `table`.
+
+        Levers are of kernels, or of steps if the run is a recording; `top` are shown. Savings are shares of the
+        kernel's or step's time, with the ends of their interval, and ns.
+        """
+        from ncu_tools.report.notebook.run_advice import advice_on_run
+
+        _require_not_below_zero("top", top)
+        return advice_on_run(self._table, self._code, os.fspath(self.folder or self.name), self._machine, top)
 
     def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:
         """Every kernel of this run, and of `others`, under the ceilings of its machine: from its report, else the

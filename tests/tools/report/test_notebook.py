@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import shutil
 import subprocess
@@ -218,6 +219,27 @@ class TestARunInACell:
                 assert "white-space:nowrap" in cell, cell
 
 
+class TestAdvise:
+    def test_has_a_row_for_each_lever_of_a_kernel_as_the_command_has(self) -> None:
+        view = ncu_tools.load(SAMPLES / "h100" / "conflicts.ncu-rep").advise(top=1)
+        first = view.table.iloc[0]
+        assert (first["lever"], round(first["saves_share"], 2)) == ("pad-shared-memory", 0.36)
+        assert first["saves_low"] < first["saves_share"] < first["saves_high"]
+        assert set(view.table["lever"]) > {"widen-accesses", "more-in-flight"}
+        assert "avoid bank conflicts" in repr(view)
+        assert "widen accesses" not in repr(view)
+        assert "more levers in .table" in repr(view)
+
+    def test_of_a_recording_is_about_its_steps(self, tmp_path: Path) -> None:
+        begun = [{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 200 * at, "dur": 5, "pid": 1, "tid": 1,
+                  "args": {"correlation": at}} for at in range(1, 50)]  # fmt: skip
+        ran = [{**one, "cat": "kernel", "name": "k", "ts": one["ts"] + 8, "dur": 10, "pid": 0, "tid": 7,
+                "args": {**one["args"], "device": 0, "stream": 7}} for one in begun]  # fmt: skip
+        path = tmp_path / "trace.json"
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*begun, *ran]}), "utf-8")
+        assert "cuda-graphs" in set(ncu_tools.load(path).advise().table["lever"])
+
+
 class TestCompare:
     def test_sets_the_kernels_of_two_runs_beside_each_other(self, tmp_path: Path) -> None:
         for name, ns in (("before", 10_000), ("after", 20_000)):
@@ -286,6 +308,7 @@ def test_the_manual_documents_these_names_and_no_more() -> None:
     assert named == {
         "load", "profile", "name", "notes", "folder", "launches", "kernels", "hotspots", "roofline", "layers", "table", "save",
         "instructions", "source", "range", "timeline", "part", "kernel", "compare", "estimate", "expected_times",
+        "advise",
     }  # fmt: skip
     public = {name for name in dir(ncu_tools.report.notebook.profiled_run.ProfiledRun) if not name.startswith("_")}
     of_others = {
@@ -321,7 +344,8 @@ def test_the_notebook_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert shown[0]["text/plain"].startswith("sample_reports/d01-wide-raw.csv: ")
     assert "sgemm_tiled" in shown[0]["text/html"]
     assert "text/html" in shown[3]
-    assert shown[4]["image/svg+xml"].lstrip().startswith(("<?xml", "<svg"))
+    assert "avoid bank conflicts" in shown[4]["text/plain"]
+    assert shown[5]["image/svg+xml"].lstrip().startswith(("<?xml", "<svg"))
     assert (tmp_path / "roofline.png").stat().st_size > 5000
-    assert shown[6]["image/svg+xml"]
-    assert "net.a" in shown[7]["text/plain"]
+    assert shown[7]["image/svg+xml"]
+    assert "net.a" in shown[8]["text/plain"]
