@@ -231,12 +231,16 @@ class TestAdvise:
         assert "more levers in .table" in repr(view)
 
     def test_of_a_recording_is_about_its_steps(self, tmp_path: Path) -> None:
-        begun = [{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 200 * at, "dur": 5, "pid": 1, "tid": 1,
-                  "args": {"correlation": at}} for at in range(1, 50)]  # fmt: skip
-        ran = [{**one, "cat": "kernel", "name": "k", "ts": one["ts"] + 8, "dur": 10, "pid": 0, "tid": 7,
-                "args": {**one["args"], "device": 0, "stream": 7}} for one in begun]  # fmt: skip
+        events = list[dict[str, Any]]()
+        for at in range(1, 50):
+            events += [
+                {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 200 * at, "dur": 5, "pid": 1, "tid": 1,
+                 "args": {"correlation": at}},
+                {"ph": "X", "cat": "kernel", "name": "k", "ts": 200 * at + 8, "dur": 10, "pid": 0, "tid": 7,
+                 "args": {"correlation": at, "device": 0, "stream": 7}},
+            ]  # fmt: skip
         path = tmp_path / "trace.json"
-        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*begun, *ran]}), "utf-8")
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), "utf-8")
         assert "cuda-graphs" in set(ncu_tools.load(path).advise().table["lever"])
 
 
