@@ -176,9 +176,7 @@ def test_stalls_are_known_as_shares_of_the_time_of_warps() -> None:
               "smsp__warp_issue_stalled_barrier_per_warp_active.pct": 8.0,
               "smsp__issue_active.avg.pct_of_peak_sustained_active": 20.0}  # fmt: skip
     found = diagnosed(stalls, ns=1e5)
-    assert found.causes[0].says == (
-        "stalled: warps wait on global, local or texture memory for 62 % of their time"
-    )
+    assert found.causes[0].says == ("stalled: warps wait on global, local or texture memory for 62 % of their time")
 
 
 def test_a_share_of_more_than_all_never_leads_and_is_said_to_be_out_of_range() -> None:

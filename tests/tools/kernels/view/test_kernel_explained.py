@@ -143,7 +143,10 @@ def test_markdown_has_a_row_for_each_number() -> None:
 
 
 def test_a_fact_says_what_it_counts() -> None:
-    assert explain(kernel_view(table(launch("k", {}, ns=1e5))), "l1_hit_rate").says == "Sectors that are found in the L1 cache"
+    assert (
+        explain(kernel_view(table(launch("k", {}, ns=1e5))), "l1_hit_rate").says
+        == "Sectors that are found in the L1 cache"
+    )
 
 
 def test_an_unknown_name_and_two_runs_are_wrong_usage() -> None:
