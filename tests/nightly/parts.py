@@ -32,9 +32,14 @@ ANALYSED = (
     "source-pages", "rocprofv3", "xplane", "pftrace", "warp-ranges", "parquet-bytes", "parquet-schema", "machine", "log",
 )  # fmt: skip
 """Targets that use `ncu_tools` too; a change there leaves what was tried of the others as it is."""
-CHUNK_OF_TARGET = dict.fromkeys(("nsys-bytes", "nsys-cells", "parquet-bytes", "parquet-schema", "bench"), 2000)
-CHUNK = 5000
-"""Inputs of a chunk: fewer where a hundred are tried per second."""
+CHUNK_OF_TARGET = {
+    **dict.fromkeys(("nsys-bytes", "nsys-cells", "parquet-bytes", "parquet-schema", "bench"), 5_000),
+    **dict.fromkeys(
+        ("operators", "machine", "manifest", "points", "formulas", "log", "cubin", "compiled-code"), 50_000
+    ),
+}
+CHUNK = 10_000
+"""Inputs of a chunk: enough that most of its time is not the ten seconds in which the parsers are imported and instrumented."""
 
 FORMATS = (
     "csv-raw", "csv-raw-fast", "csv-details", "csv-details-fast", "nsys-sqlite", "kineto", "rocprofv3", "xplane",
@@ -64,13 +69,14 @@ MUTATED = (
 class Case:
     """Something that is tried in `chunks` pieces, each by `run`, which gets the number of its piece and its seconds.
 
-    `code` are the folders whose next change makes all pieces wait again.
+    `code` are the folders whose next change makes all pieces wait again. `inputs` are those of all pieces; 0 if not known.
     """
 
     name: str
     chunks: int
     run: Callable[[int, float], Tried]
     code: tuple[str, ...] = CODE
+    inputs: int = 0
 
 
 def _called(seconds: float, *words: str) -> subprocess.CompletedProcess[str]:
@@ -186,11 +192,12 @@ def parts() -> dict[str, list[Case]]:
     for part, targets in TARGETS.items():
         sizes = {target: CHUNK_OF_TARGET.get(target, CHUNK) for target in targets}
         found[part] = [
-            Case(f"mutated: {one}", INPUTS // sizes[one], _fuzzed(one, sizes[one]), _code_of(one)) for one in targets
+            Case(f"mutated: {one}", INPUTS // sizes[one], _fuzzed(one, sizes[one]), _code_of(one), INPUTS)
+            for one in targets
         ]
     sizes = {one: CHUNK_OF_FORMAT.get(one, 1000) for one in FORMATS}
     found["values"] = [
-        Case(f"values: {one}", COMPARED // sizes[one], _compared(one, sizes[one]), READERS) for one in FORMATS
+        Case(f"values: {one}", COMPARED // sizes[one], _compared(one, sizes[one]), READERS, COMPARED) for one in FORMATS
     ]
     for part, place in _folders_of_tests():
         found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT)))

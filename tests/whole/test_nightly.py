@@ -116,8 +116,8 @@ class TestThePages:
         assert [path.name for path, text in tried.pages() if path.read_text("utf-8") != text] == []
 
     def test_show_a_case_that_nobody_ran_as_not_run(self) -> None:
-        page = tried.by_case({"mutated: csv": Tried("abc", "2026-01-02", 20_000, None, 1, 9.0, [0])})
-        assert "| mutated: csv | 20,000 |  | 1 | 0.5 % | 2026-01-02 | abc |" in page
+        page = tried.by_case({"mutated: csv": Tried("abc", "2026-01-02", 5_000, None, 1, 9.0, [0])})
+        assert "| mutated: csv | 5,000 |  | 1 | 0.5 % | 2026-01-02 | abc |" in page
         assert "| mutated: kineto | not run |" in page
 
 

@@ -46,7 +46,7 @@ def _row(case: Case, tried: Tried | None) -> str:
     if tried is None:
         return f"| {case.name} | not run | | | | | |"
     read = "" if tried.read is None else f"{100 * tried.read / max(tried.inputs, 1):.0f} %"
-    share = f"{100 * len(tried.chunks) / case.chunks:.1f} %"
+    share = f"{100 * (tried.inputs / case.inputs if case.inputs else len(tried.chunks) / case.chunks):.1f} %"
     cells = (case.name, f"{tried.inputs:,}", read, f"{tried.findings:,}", share, tried.day, tried.commit)
     return f"| {' | '.join(cells)} |"
 
