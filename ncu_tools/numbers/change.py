@@ -21,6 +21,8 @@ KINDS = {
     "l1_bytes": "byte", "l2_bytes": "byte", "shared_bytes": "byte",
 }  # fmt: skip
 
+IN_FACTORS, MOST_FACTOR = 10.0, 1000.0
+"""Growth that is written as a factor, and the largest factor that is written."""
 SAME_COUNT = 1e-9
 """Largest relative difference of two sums of the same numbers: counts are sums of floats."""
 
@@ -231,9 +233,11 @@ def _interval_text(change: Change) -> str:
 
 
 def signed(fraction: float) -> str:
-    """A fraction as signed per cent, with as many digits as a small change needs."""
+    """A fraction as signed per cent, with as many digits as a small change needs; from 1,000 % on as a factor."""
     if fraction == 0:
         return "0 %"
+    if fraction >= IN_FACTORS:
+        return f"{1 + fraction:.3g} x" if fraction < MOST_FACTOR else f"> {MOST_FACTOR:g} x"
     return f"{100 * fraction:+.1f} %" if abs(fraction) >= 0.001 else f"{100 * fraction:+.1g} %"
 
 
