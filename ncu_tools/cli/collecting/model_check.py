@@ -33,7 +33,9 @@ STOPPED_EARLY = "stopped before every mode was measured; type the command again 
 
 @click.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
-@click.option("--check", is_flag=True, required=True, help="Measure the levers that this machine can show.")
+@click.option("--check", is_flag=True, required=True, expose_value=False,
+    help="Measure the levers that this machine can show.",
+)  # fmt: skip
 @click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Samples.")
 @click.option("--on", "device", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True,
     help="Where to run.",
@@ -46,7 +48,7 @@ STOPPED_EARLY = "stopped before every mode was measured; type the command again 
 )  # fmt: skip
 @format_option
 def command(
-    models: tuple[str, ...], check: bool, batch_size: int, device: str, max_time: float, output: Path | None,
+    models: tuple[str, ...], batch_size: int, device: str, max_time: float, output: Path | None,
     output_format: str,
 ) -> None:  # fmt: skip
     """Run a model eager, compiled, as a CUDA graph and channels-last, as this machine can, beside the prediction.

@@ -163,8 +163,9 @@ def _advice_of(run: str, only: Selection | None, reading: Callable[[Source], Non
     from ncu_tools.runs.loading import load_only
 
     loaded = load_only(run, only, reading=reading)
-    advice = _of_counters if has_counters(loaded.table) else _of_times
-    return loaded, advice(run, loaded, reading)
+    if has_counters(loaded.table):
+        return loaded, _of_counters(run, loaded, reading)
+    return loaded, _of_times(run, loaded)
 
 
 def _of_counters(run: str, loaded: Run, reading: Callable[[Source], None]) -> Advice:
@@ -178,7 +179,7 @@ def _of_counters(run: str, loaded: Run, reading: Callable[[Source], None]) -> Ad
     return advice
 
 
-def _of_times(run: str, loaded: Run, reading: Callable[[Source], None]) -> Advice:
+def _of_times(run: str, loaded: Run) -> Advice:
     """What a timeline or a trace tells: times, and for each kernel that nothing was counted."""
     from ncu_tools.advice.without_counters import without_counters
     from ncu_tools.timeline.load_activity import sampled_timeline_in

@@ -171,7 +171,7 @@ def command(
         *result.notes,
     ]
     notes += why_not
-    rows = [{**_varied(row), **asdict(row), "diagnosis": _sentence(row, group, advice.get(row.key))} for row in shown]
+    rows = [{**_varied(row), **asdict(row), "diagnosis": _sentence(group, advice.get(row.key))} for row in shown]
     columns: Sequence[Column] = [
         one
         for one in _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
@@ -258,7 +258,7 @@ def _chosen_columns(found: Run, wanted: Sequence[str], group: str) -> MetricColu
     return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
 
 
-def _sentence(row: Hotspot, group: str, advice: KernelAdvice | None) -> str | None:
+def _sentence(group: str, advice: KernelAdvice | None) -> str | None:
     """The levers of a row in words, after the kernel's name if the row has another; None without advice."""
     from ncu_tools.advice.lever_sentences import advice_in_words
     from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS

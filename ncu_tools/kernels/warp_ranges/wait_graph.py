@@ -173,7 +173,7 @@ def _edges(
     """
     mine = row[(ranges.name[row] == one.wait) & (ranges.role[ranges.lane[row]] == one.role)]
     if one.order is Order.LAST_BEFORE:
-        node, lane, time = _last_ends(ranges, instances, one, mine, node_of)
+        node, lane, time = _last_ends(ranges, one, mine, node_of)
     else:
         node, lane, time = _ordered_ends(ranges, instances, one, mine, node_of)
     if is_changed:
@@ -216,7 +216,7 @@ def _ordered_ends(
 
 
 def _last_ends(
-    ranges: LaunchRanges, instances: Instances, one: Release, mine: Integers, node_of: Integers
+    ranges: LaunchRanges, one: Release, mine: Integers, node_of: Integers
 ) -> tuple[Integers, Integers, Integers]:
     """The last end of a releasing range in the block before the end of each wait, on another warp."""
     rows = np.flatnonzero((ranges.name == one.by) & (ranges.role[ranges.lane] == one.by_role))

@@ -56,7 +56,7 @@ def generation_of(
     machine = machine or _machine_of(table)
     if workload is None:
         return _of_our_run(run, table, phases, asked, machine)
-    if causal_name(workload.target) is None or not _may_generate(workload, phases):
+    if causal_name(workload.target) is None or not _may_generate(phases):
         return None
     step, notes = engine_step(table)
     wanted = [phase for phase in phases if phase in GENERATION_PHASES]
@@ -87,7 +87,7 @@ def generation_of(
     return found
 
 
-def _may_generate(workload: Workload, phases: tuple[str, ...]) -> bool:
+def _may_generate(phases: tuple[str, ...]) -> bool:
     return not phases or bool(set(phases) & set(GENERATION_PHASES))
 
 

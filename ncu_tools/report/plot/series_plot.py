@@ -79,7 +79,7 @@ def _panel(panel: Axes, x: SeriesQuantity, y: SeriesQuantity, lines: dict[str, l
         across = [places[row[x.name]] for row in known]
         panel.plot(across, [row[y.name] for row in known], markersize=4, linewidth=1.2, label=printable(words), **look)
         if y.column == "latency_mean_ns":
-            _intervals(panel, across, known, y, look["color"])
+            _intervals(panel, across, known, look["color"])
     panel.set_title(fill(printable(y.title), letters), loc="left", fontsize=9, parse_math=False)
     panel.grid(True, which="major", color=LIGHT.grid, linewidth=0.7)
     panel.set_axisbelow(True)
@@ -102,7 +102,7 @@ def _panel(panel: Axes, x: SeriesQuantity, y: SeriesQuantity, lines: dict[str, l
         panel.xaxis.set_major_formatter(lambda value, _: FORMATS[x.kind](value))
 
 
-def _intervals(panel: Axes, across: Sequence[float], rows: Sequence[Row], y: SeriesQuantity, colour: str) -> None:
+def _intervals(panel: Axes, across: Sequence[float], rows: Sequence[Row], colour: str) -> None:
     """The 95 % intervals of mean latencies, if known."""
     for place, row in zip(across, rows, strict=True):
         if row["latency_low_ns"] is not None and row["latency_high_ns"] is not None:

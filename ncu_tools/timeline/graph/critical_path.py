@@ -84,7 +84,7 @@ def critical_path(graph: StepGraph, activity: Activity, reached: Numbers | None 
         nodes = np.arange(first, node + 1)
         spent = _spent(graph, kinds, nodes, walk, is_end=is_end, whole=source is None)
         if source is not None:
-            kind = _edge_kind(graph, edge, node=first)
+            kind = _edge_kind(graph, edge)
             waited = walk.lag[first]
             spent[kind] += walk.time[first] - waited - walk.time[source] - (graph.work[source] if from_end else 0)
             spent[WAITS] += waited
@@ -160,7 +160,7 @@ def _spent(graph: StepGraph, kinds: Kinds, nodes: Integers, walk: _Walk, *, is_e
     return spent
 
 
-def _edge_kind(graph: StepGraph, edge: int | None, node: int) -> int:
+def _edge_kind(graph: StepGraph, edge: int | None) -> int:
     if edge is None or graph.edges.kind[edge] in (EVENT, STREAM_ORDER):
         return LAUNCHES
     kind = graph.edges.kind[edge]

@@ -59,7 +59,7 @@ def evidence(graph: StepGraph, activity: Activity, path: CriticalPath, lost: int
     found = GraphEvidence(explained, unexplained, alone, share, graph.no_launch, operations, level, "")
     if level == SOUND:
         return found
-    return replace(found, why=_why(graph, found, length, lost, list(_lacks(graph, activity, path, waited, explained))))
+    return replace(found, why=_why(found, length, lost, list(_lacks(graph, activity, path, waited, explained))))
 
 
 def _alone_on_path(graph: StepGraph, activity: Activity, path: CriticalPath) -> float:
@@ -83,7 +83,7 @@ def _unmatched_on_path(graph: StepGraph, activity: Activity, path: CriticalPath)
     return found
 
 
-def _why(graph: StepGraph, found: GraphEvidence, length: float, lost: int, lacks: Sequence[str]) -> str:
+def _why(found: GraphEvidence, length: float, lost: int, lacks: Sequence[str]) -> str:
     """The sentence on what limits savings; `lacks` is what the recording does not hold."""
     limits, parts = graph_facts()["evidence"], []
     if found.unexplained_ns > limits["bounds_only"] * length:

@@ -38,7 +38,7 @@ beside_option = click.option(
 
 
 @click.command()
-@click.option("--part", "part", type=click.Choice(["inside"]), hidden=True)
+@click.option("--part", type=click.Choice(["inside"]), expose_value=False, hidden=True)
 @click.option(
     "--what-if", "asked", metavar="RANGE=FACTOR", multiple=True,
     help="What the kernel saves then: mma_issue=0.5x, tma_*=0.8x, epi_barrier=0. May be repeated.",
@@ -48,7 +48,7 @@ beside_option = click.option(
 @warp_trace_options
 @format_option
 def command(
-    trace: str, part: str | None, asked: tuple[str, ...], block: int | None, beside: str | None, output_format: str,
+    trace: str, asked: tuple[str, ...], block: int | None, beside: str | None, output_format: str,
     options: WarpTraceOptions,
 ) -> None:  # fmt: skip
     """Show what each role of warps does inside a kernel, in time, who waits for whom, and what a shorter range brings.
@@ -80,7 +80,7 @@ def command(
     with progress("Reading"):
         read, _ = options.read(trace)
         if read.sums:
-            _show_sums(trace, read, output_format)
+            _show_sums(read, output_format)
             return
         found = inside_of_trace(read, options, asked)
         counted = counters_beside(beside, found)
@@ -214,7 +214,7 @@ def counters_beside(report: str | None, found: InsideKernel) -> list[str]:
     return [Note(one, NoteKind.PLAIN) for one in notes]
 
 
-def _show_sums(trace: str, read: WarpTrace, output_format: str) -> None:
+def _show_sums(read: WarpTrace, output_format: str) -> None:
     """Shares of ranges of a trace that has sums and no times."""
     whole: dict[int, float] = {}
     for one in read.sums:
