@@ -169,12 +169,18 @@ GENERATION = Physics(
 )
 
 
+def _padded(group: Floats) -> Floats:
+    """How far a tile of a power of two of query heads is from full with those of a KV head, as a binary logarithm."""
+    return np.asarray(np.ceil(group - 1e-4) - group)
+
+
 def context_coordinates(work: Work) -> dict[str, Floats]:
-    """Where corrections of context are looked up: binary logarithms of new tokens, of heads in all, of their size."""
+    """Where corrections of context are looked up, binary logarithms all; heads are those of all sequences."""
+    group = np.log2(work["heads"] / work["kv_heads"])
     return {
         "query": np.log2(work["query"]), "heads": np.log2(work["batch"] * work["heads"]),
-        "head_dim": np.log2(work["head_dim"]), "beyond_window": np.log2(work["keys"] / work["window"]),
-        "group": np.log2(work["heads"] / work["kv_heads"]),
+        "kv_heads": np.log2(work["batch"] * work["kv_heads"]), "head_dim": np.log2(work["head_dim"]),
+        "beyond_window": np.log2(work["keys"] / work["window"]), "group": group, "padded": _padded(group),
     }  # fmt: skip
 
 

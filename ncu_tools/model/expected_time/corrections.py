@@ -71,14 +71,17 @@ def corrections_at(grids: Grids, coordinates: dict[str, Floats], table: Floats) 
 def learnt(grids: Grids, coordinates: dict[str, Floats], off: Floats, ridge: float) -> Floats:
     """The corrections at the corners that explain `off`, the logarithms of measured / computed times."""
     index, weights = corners(grids, coordinates)
-    matrix = np.zeros((len(off), size_of(grids)), np.float32)
-    np.put_along_axis(matrix, index, weights.astype(np.float32), 1)
+    used, index = np.unique(index, return_inverse=True)
+    matrix = np.zeros((len(off), len(used)), np.float32)
+    np.put_along_axis(matrix, index.reshape(weights.shape), weights.astype(np.float32), 1)
     target = np.clip(off, -MOST, MOST).astype(np.float32)
-    found: Floats = np.zeros(matrix.shape[1])
+    found: Floats = np.zeros(len(used))
     each = np.ones(len(off), np.float32)
     for _ in range(3):
         heavy = matrix * each[:, None]
         squares, sums = (heavy.T @ matrix).astype(np.float64), (heavy.T @ target).astype(np.float64)
         found = np.linalg.solve(squares + ridge * np.eye(len(found)), sums)
         each = robust(target - matrix @ found.astype(np.float32)).astype(np.float32)
-    return found
+    table = np.zeros(size_of(grids))
+    table[used] = found
+    return table

@@ -47,10 +47,13 @@ def _of_gemm(work: Work) -> tuple[Floats, Floats]:
 _ROWS = tuple(15 / 7 * place for place in range(8))
 _SIDE = tuple(5 + 2.2 * place for place in range(6))
 _WIDTHS, _BEYOND = (6.0, 7.0, 7.585, 8.0), (0.0, 0.5, 4.0)
+_QUERIES = (0.0, 4.0, 7.0, 10.0, 14.0)
 _CONTEXT_GRIDS: tuple[Axes, ...] = (
     {"query": (0, 4, 6, 8, 10, 12, 14), "heads": (0, 4, 7, 10, 14), "head_dim": _WIDTHS, "beyond_window": _BEYOND},
-    {"group": (0, 1.5, 3, 5), "head_dim": _WIDTHS, "query": (4, 8, 11, 14)},
+    {"group": (0, 1.5, 3, 5, 5.6, 6, 6.6), "head_dim": _WIDTHS, "query": (4, 8, 11, 14), "beyond_window": (0, 0.5)},
     {"query": tuple(range(15)), "heads": tuple(range(0, 15, 2))},
+    {"padded": (0, 0.2, 0.415), "query": _QUERIES, "head_dim": _WIDTHS},
+    {"kv_heads": (0, 4, 8, 13), "query": _QUERIES},
 )
 _GENERATION_AXES: Axes = {
     "keys": (1, 6, 10, 13, 17), "batch": (0, 5, 8, 11), "kv_heads": (0, 2, 4), "group": (0, 1.5, 3, 5, 7),

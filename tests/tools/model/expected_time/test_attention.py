@@ -12,6 +12,7 @@ from ncu_tools.model.expected_time.attention_time import (
     CONTEXT,
     GENERATION,
     attention_work,
+    context_coordinates,
     least_work,
     seen_keys,
     seen_pairs,
@@ -67,6 +68,11 @@ def test_generation_with_many_query_heads_a_kv_head_is_learnt_alone() -> None:
     assert {name: part.tolist() for name, part in parts.items()} == {
         ", cache fp8": [True, False], ", cache fp8, large groups": [False, True],
     }  # fmt: skip
+
+
+def test_a_group_that_is_no_power_of_two_leaves_its_tile_padded() -> None:
+    padded = [context_coordinates(work(heads=group, kv_heads=1))["padded"][0] for group in (1, 5, 6, 7, 8)]
+    assert padded == pytest.approx([0, np.log2(8 / 5), np.log2(8 / 6), np.log2(8 / 7), 0], abs=1e-3)
 
 
 class TestRows:
