@@ -10,12 +10,12 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,7 @@ _IN_UTC = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
 VARIANCE = "time_variance"
 """Of the sum of a signature's times; null of a single launch."""
 TITLES = ("kernel", "shape", "range", "module", "phase")
+OF_TITLES = ["kernel_name", "grid", "block", "nvtx_path", "module", "phase"]
 OF_LAUNCHES = (
     "source", "kernel_name", "grid", "block", "nvtx_path", "module", "phase", "iteration", "invocations", "failed",
     "duration_ns", "device_name", "compute_capability", "sm_clock_hz", "flops_basis", "operation",
@@ -160,6 +161,21 @@ class RunSummary:
         return tables.unknown(len(self.titles)) if found is None else found
 
 
+Made = TypeVar("Made")
+
+
+def _once_for_equal(made_of: Callable[[pa.Table], Made]) -> Callable[[pa.Table], Made]:
+    """The function, which gives its last result for a table equal to its last one: runs have the same launches."""
+    last: list[tuple[pa.Table, Made]] = []
+
+    def remembered(table: pa.Table) -> Made:
+        if not last or not last[0][0].equals(table):
+            last[:] = [(table, made_of(table))]
+        return last[0][1]
+
+    return remembered
+
+
 class HistorySums(RowSums[SummedTitle]):
     """The sums of a run's quantities by launch signature, layer and phase, and the time of each iteration."""
 
@@ -180,7 +196,7 @@ class HistorySums(RowSums[SummedTitle]):
         self.reports |= notes_of_reports(table)
         self.created |= _created(table)
         table = drop_failed(table)
-        keys, titles = _titles(table)
+        keys, titles = _titles(table.select([name for name in OF_TITLES if name in table.column_names]))
         numbers = self.rows.use(titles, keys)
         weight = tables.launch_counts(table)
         self.launches.count(weight)
@@ -207,9 +223,7 @@ class HistorySums(RowSums[SummedTitle]):
 
     def table(self) -> pa.Table:
         """The sums as columns."""
-        columns: dict[str, pa.Array] = {
-            name: arrays.dictionary([getattr(title, name) for title in self.titles]) for name in TITLES
-        }
+        columns = dict(zip(TITLES, _title_columns(tuple(self.titles)), strict=True))
         columns[LAUNCHED] = arrays.floats(self.launches.values)
         for name, total in self.totals.members.items():
             columns[name] = arrays.floats(total.whole(self.launches))
@@ -222,6 +236,12 @@ class HistorySums(RowSums[SummedTitle]):
         return pa.table(columns)
 
 
+@lru_cache(maxsize=1)
+def _title_columns(titles: tuple[SummedTitle, ...]) -> list[pa.Array]:
+    return [arrays.dictionary([getattr(title, name) for title in titles]) for name in TITLES]
+
+
+@_once_for_equal
 def _titles(table: pa.Table) -> tuple[Any, list[SummedTitle]]:
     """For each launch the index of its title, and the titles in the order of their first launches."""
     codes, signatures = signatures_in(table)
@@ -273,7 +293,7 @@ def summarised(found: FoundRun) -> RunSummary:
     if known is not None:
         return known
     facts, table = _made(found)
-    facts = replace(facts, made_of=made_of, identity=_identity(table))
+    facts = replace(facts, made_of=made_of, identity=_identity(table.select(TITLES)))
     if kept is not None:
         with suppress(OSError, NcuBenchError):  # a folder that is closed to the user
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -281,6 +301,7 @@ def summarised(found: FoundRun) -> RunSummary:
     return RunSummary.of_table(found.name, facts, table)
 
 
+@_once_for_equal
 def _identity(table: pa.Table) -> str:
     titles = zip(*(tables.words(table, name) for name in TITLES), strict=True)
     return hashlib.sha256(json.dumps(list(titles)).encode()).hexdigest()

@@ -48,7 +48,8 @@ class Renamed:
 class History:
     """Runs in order, and the series of all of their kernels (or what else `noun` is), by their last names.
 
-    `blocks` has for each run the series of its rows, and a row of values per quantity of `watched`.
+    `blocks` has for each run the series of its rows, and their values of each quantity of `watched`; what is as in the
+    run before is the same array, so that counts take no memory.
     """
 
     noun: str
@@ -56,7 +57,7 @@ class History:
     facts: list[RunFacts]
     names: list[str]
     watched: tuple[str, ...]
-    blocks: list[tuple[Places, Floats]]
+    blocks: list[tuple[Places, list[Floats]]]
     renamed: list[Renamed] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -101,7 +102,9 @@ def history_of(runs: Sequence[RunSummary], by: str = KERNEL) -> History:
     )
     hashes: dict[str, Floats] = {}
     for run in runs:
-        history.blocks.append(_block(run, numbering(run), watched, hashes, per_launch=by == KERNEL))
+        series, block = _block(run, numbering(run), watched, hashes, per_launch=by == KERNEL)
+        before = history.blocks[-1][1] if history.blocks else block
+        history.blocks.append((series, [_shared(*pair) for pair in zip(before, block, strict=True)]))
         run.sums = {}  # thousands of runs do not fit twice
     history.names, history.renamed = numbering.names, numbering.renamed
     return history
@@ -251,6 +254,11 @@ def _block(
             total = np.bincount(place, values, count)
             block[row] = total / (np.asarray(parts) ** 2 if name == VARIANCE else parts)
     return series, block
+
+
+def _shared(before: Floats, values: Floats) -> Floats:
+    """The values, or the equal ones of the run before, that memory holds already."""
+    return before if np.array_equal(before, values, equal_nan=True) else values.copy()
 
 
 def _mix(run: RunSummary, place: Places, count: int, hashes: dict[str, Floats]) -> Floats:

@@ -40,7 +40,8 @@ class RowNumbers(Generic[Title]):
 
         Returns the row numbers.
         """
-        numbers = np.array([self.numbers.setdefault(title, len(self)) for title in titles], np.int64)
+        known = self.numbers
+        numbers = np.array([known.setdefault(title, len(known)) for title in titles], np.int64)
         numbers = numbers if keys is None else numbers[keys]
         self._places = np.concatenate([np.arange(len(self)), numbers])
         return numbers

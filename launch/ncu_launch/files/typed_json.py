@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -16,10 +18,13 @@ UNREADABLE = (ValueError, TypeError, RecursionError)
 def record_of(kind: type[Record], values: dict[str, Any]) -> Record:
     """Make the dataclass `kind` from `values`. Raises `TypeError` if one is unknown, missing or of another type."""
     record = kind(**values)
-    for name, declared in get_type_hints(kind).items():
+    for name, declared in _hints(kind).items():
         if not _is_a(getattr(record, name), declared):
             raise TypeError(f"{name} is not a {getattr(declared, '__name__', declared)}")
     return record
+
+
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def object_in(file: Path) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from ncu_tools.history.run_summary import _once_for_equal
 from ncu_tools.history.series import Renamed
 from tests.support.histories import counted, history
 
@@ -64,3 +66,22 @@ def test_layers_have_sums_of_an_iteration_and_steps_the_time_of_one() -> None:
 def test_categories_follow_from_names() -> None:
     found = history(counted("ampere_sgemm_128x64_tn", 10), by="category")
     assert found.names == ["GEMM"]
+
+
+def test_what_runs_have_alike_is_kept_once_and_what_moved_as_it_was() -> None:
+    found = history(*(counted("a", us, us) for us in (10, 10, 20)))
+    launches, time = found.watched.index("launches"), found.watched.index("time")
+    assert all(block[launches] is found.blocks[0][1][launches] for _, block in found.blocks)
+    assert found.blocks[1][1][time] is found.blocks[0][1][time]
+    assert found.values("time")[:, 0] == pytest.approx([10e3, 10e3, 20e3])
+
+
+def test_titles_are_made_again_where_launches_are_others() -> None:
+    made: list[pa.Table] = []
+
+    @_once_for_equal
+    def number(table: pa.Table) -> int:
+        made.append(table)
+        return len(made)
+
+    assert [number(pa.table({"a": values})) for values in ([1, 2], [1, 2], [1, 3], [1, 2])] == [1, 1, 2, 3]
