@@ -1,11 +1,14 @@
 """How often `ncu-bench history` alarms without a change, and how soon it finds one: planted in resampled real launches.
 
     python -m benchmarks.history ../shared/reports --versions ../shared/measured/series_h100.parquet
+    python -m benchmarks.history --simulated
 
 Every kernel of the reports with 40 and more launches of one grid, block and range is a pool of times. A run is the mean
 of some of its launches, drawn with replacement; a series is 300 runs without a change, or 20 or 50 and then a step of
 twice the spread or a drift of 0.2 spreads a run. The spread is the standard deviation of runs, at least the floor that
 `history` believes. Resampling knows how launches differ within a report, not how days differ on a machine.
+
+`--simulated` counts false alarms of made series, from which the limits of `change_points` follow: no real launch did.
 
 `--versions` has times of shapes over versions of frameworks, each framework a history of few runs, as no report is.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +28,7 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.history.causes import changes_of
-from ncu_tools.history.change_points import first_alarms, limit_for
+from ncu_tools.history.change_points import first_alarms
 from ncu_tools.history.changes import JITTER_NS, SPREAD_OF_RUNS
 from ncu_tools.history.quantities import quantities
 from ncu_tools.history.run_summary import RunFacts, RunSummary, table_of_points
@@ -35,7 +38,10 @@ from ncu_tools.runs.loading import load
 
 LEAST_LAUNCHES, LEAST_TIMES = 40, 8
 COLUMNS = ("kernel_name", "grid", "block", "nvtx_path", "duration_ns", "invocations")
-RUNS, ONE_IN = 300, 1000
+RUNS, HISTORIES, ONE_IN = 300, 12, 1000
+"""Runs of a history without a change, and of how many such histories alarms are counted."""
+SPREAD = 0.03
+"""Of simulated runs."""
 STEP, DRIFT = 2.0, 0.2
 WITHIN_STEP, WITHIN_DRIFT = 5, 30
 
@@ -71,7 +77,7 @@ def floors(found: Sequence[Floats], launches: int) -> Floats:
 
 def alarms(values: Floats, floor: Floats, watched: int) -> list[tuple[int, int, int]]:
     """The alarms of `history`, as its runs come in, with the limit of so many series."""
-    return first_alarms(np.log(values), np.maximum(SPREAD_OF_RUNS, floor), floor, limit_for(watched))
+    return first_alarms(np.log(values), np.maximum(SPREAD_OF_RUNS, floor), floor, watched)
 
 
 def delays(values: Floats, floor: Floats, planted: int, watched: int) -> Floats:
@@ -86,12 +92,12 @@ def delays(values: Floats, floor: Floats, planted: int, watched: int) -> Floats:
 def resampled(found: Sequence[Floats], launches: int, watched: int, seed: int) -> Iterator[str]:
     """The lines on false alarms, steps and drifts of runs of so many launches, with the limit of so many series."""
     random, floor = np.random.default_rng(seed), floors(found, launches)
-    still = drawn(found, RUNS, launches, random)
-    count = len(alarms(still, floor, watched))
-    rate = count / still.size * ONE_IN
+    count = sum(len(alarms(drawn(found, RUNS, launches, random), floor, watched)) for _ in range(HISTORIES))
+    rate = count / (HISTORIES * RUNS * len(found)) * ONE_IN
     together = rate * watched
     shown = f"{rate:.2f} of a series" + (f", {together:.2f} of all {watched}" if watched > 1 else "")
     yield f"false alarms in 1,000 runs without a change  {shown:>34}  {verdict(together, 1)}"
+    still = drawn(found, RUNS, launches, random)
     spread = np.maximum(still.std(axis=0) / still.mean(axis=0), floor)
     for before in (20, 50):
         step = drawn(found, before + WITHIN_STEP + 10, launches, random)
@@ -126,6 +132,41 @@ def told(title: str, values: Floats, floor: Floats, planted: int, watched: int, 
 def verdict(value: float, goal: float) -> str:
     """Whether a figure is within its goal."""
     return "met" if value <= goal else "missed"
+
+
+# ------------------------------------------------------------------------------------------------------- made series
+
+
+def made(shape: tuple[int, int], random: np.random.Generator) -> Iterator[tuple[str, Floats]]:
+    """Deviations of runs with a spread of about one, of distributions with their names."""
+    plain = random.standard_normal(shape)
+
+    def rare(share: float) -> Floats:
+        return (random.random(shape) < share).astype(float)
+
+    kinds: dict[str, Callable[[], Floats]] = {
+        "normal": lambda: plain,
+        "Student's t of 5": lambda: random.standard_t(5, shape) / 1.29,
+        "Student's t of 3": lambda: random.standard_t(3, shape) / 1.73,
+        "exponential": lambda: random.exponential(size=shape),
+        "lognormal": lambda: np.exp(plain) / 2.16,
+        "2 % off by 10 spreads": lambda: (plain + 10 * rare(0.02)) / 1.72,
+        "5 % off by 10 spreads": lambda: (plain + 10 * rare(0.05)) / 2.4,
+        "two levels, 10 % on one": lambda: (0.1 * plain + rare(0.1)) / 0.32,
+        "two levels, 30 % on one": lambda: (0.1 * plain + rare(0.3)) / 0.47,
+        "rounded": lambda: np.round(1.5 * plain) / 1.5,
+    }
+    return ((name, values()) for name, values in kinds.items())
+
+
+def simulated(series: int, watched: int, seed: int) -> Iterator[str]:
+    """The lines on false alarms of so many made series of every kind, with the limit of `watched` series."""
+    random = np.random.default_rng(seed)
+    for kind, deviations in made((RUNS, series), random):
+        values = np.exp(SPREAD * deviations)
+        found = alarms(values, np.full(series, quantities()["time"].floor), watched)
+        rate = len(found) / values.size * ONE_IN * watched
+        yield f"{kind:<30} {len(found):>6} alarms, {rate:.2f} in 1,000 runs  {verdict(rate, 1)}"
 
 
 # ------------------------------------------------------------------------------------------------- versions of others
@@ -168,12 +209,17 @@ def summary(name: str, times: dict[str, float]) -> RunSummary:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+")
+    parser.add_argument("reports", nargs="*")
+    parser.add_argument("--simulated", action="store_true")
     parser.add_argument("--versions", type=Path)
     parser.add_argument("--seed", type=int, default=68)
     asked = parser.parse_args()
-    found = pools(asked.reports)
-    for launches in (20, 1):
+    for series, watched in ((1500, 1), (6000, 257)) if asked.simulated else ():
+        print(f"made series, {watched} watched together")
+        for line in simulated(series, watched, asked.seed):
+            print(f"  {line}")
+    found = pools(asked.reports) if asked.reports else []
+    for launches in (20, 1) if found else ():
         for watched in (1, len(found)):
             together = "each alone" if watched == 1 else "watched together"
             print(f"{len(found)} kernels, {together}, a run is the mean of {launches} launches")

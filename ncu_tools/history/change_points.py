@@ -5,9 +5,9 @@ run, the last 2, 3, ... runs are held against all those before them since the la
 largest of these decides. So a step is found after a few runs and a slow drift when it has added up, since a run is
 never held against the one before it. One run alone decides nothing. Values are clipped to a few spreads around the
 level so far (Winsorized, as Hawkins does for CUSUMs, Communications in Statistics 22, 1993, p. 2853), so that a wild
-run moves neither level nor spread. What the test finds has to hold by ranks too (Mann and Whitney, as in Hawkins and
-Deng, Journal of Quality Technology 42, 2010, p. 165), since times are not normal: some runs far off among the last are
-no other level.
+run moves neither level nor spread. Times are not normal, so that what the test finds has to hold at the same odds by a
+permutation test too (Pitman; counted as Streitberg and Roehmel do, Computational Statistics Quarterly 12, 1986, p. 23):
+of all choices of so many runs, as few lie as far off as the last ones. That is exact whatever the distribution.
 
 Values are logarithms: changes are relative. All series are tested at once, run by run.
 """
@@ -27,20 +27,26 @@ from ncu_parsers.schema.tables import Floats
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
 
-LIMIT = 3.7
-"""Normal deviates at which one series has changed: measured, at most one false alarm in 1,000 runs
-(benchmarks/history.py)."""
-BY_RANKS, MOST_BY_RANKS = 0.8, 3.3
-"""Share of the limit that the deviate of the ranks has to reach, and the most that is asked: ranks do not know how far
-off a run is, so that a step of any size would take as many runs. With few runs before, no overlap at all suffices."""
+LIMIT, UNLIKELY, LIKELY_STEPS = 3.42, 0.8, (1.2, 1.95)
+"""Normal deviates at which one series has changed, and what is added at lengths that steps of so many spreads do not
+need: simulated, about one false alarm in 1,000 runs of ten distributions (`python -m benchmarks.history
+--simulated`)."""
+EARLY, EARLIER = 40, 0.25
+"""Runs since the last change up to which the limit is so much lower: a short time, in which a level is known too badly
+to find a step of two spreads soon."""
 LENGTHS = np.array([2, 3, 4, 5, 6, 8, 11, 15, 20])
 """How many of the last runs are held against those before. One run alone decides nothing."""
 FEWEST_AFTER, WINDOW = int(LENGTHS[0]), int(LENGTHS[-1])
 WILD, WILD_OF_FEW = 3.5, 5.0
 """Spreads around the level at which a value is clipped, and while a series has few runs, which else never add up. One
-run clipped at 5 spreads is 3.5 deviates from any number of others: below the limit."""
-FEW_RANKS = 8
-"""Runs before, with fewer of which ranks cannot reach their share of the limit."""
+run clipped at 5 spreads is 3.5 deviates from any number of others: below the limit of two runs."""
+FEWEST_APART = 3
+"""Runs on both sides that suffice where the sides do not overlap, since permutations of few runs are few. One more
+before for every factor of ten in the number of series, and one more after for every factor of four: a value that comes
+now and then seldom comes so often in a row in any of them."""
+MOST_COMPARED, REACH, SCORES = 60, 5.0, 40
+"""Runs before a change that are permuted, the median deviations at which their values are clipped for it, 3.4 spreads,
+and the steps that they are rounded to."""
 FEW, FREEDOM_OF_OTHERS = 6, 4.0
 """With fewer runs, the spread is taken together with that of other series, which weighs as much as so many runs
 (moderated variances: Smyth, Statistical Applications in Genetics 3, 2004, article 3)."""
@@ -53,7 +59,6 @@ SMALL_SPAN, TRAVEL = 0.02, 2.5
 many times the span of the values. Of random values with a spread of 5 % (simulated), 86 % of five runs, 33 % of eight,
 11 % of ten and 0.1 % of fifteen stay below that, and are taken as exact."""
 SMALLEST_SPREAD = 1e-9
-MOST_RANKED = 200
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,13 @@ def limit_for(series: int) -> float:
     However many are watched, one of them alarms without a change as rarely as one series alone.
     """
     return -NormalDist().inv_cdf(NormalDist().cdf(-LIMIT) / max(series, 1))
+
+
+def _limits_for(series: int) -> Floats:
+    """The limit at each of `LENGTHS`: the least where `LIKELY_STEPS` reach it if the level before is known."""
+    limit, (smallest, largest) = limit_for(series), LIKELY_STEPS
+    likely = ((limit / largest) ** 2 < LENGTHS) & ((limit / smallest) ** 2 > LENGTHS)
+    return np.where(likely, limit, limit + UNLIKELY)
 
 
 def normal_deviates(t: Floats, freedom: Floats) -> Floats:
@@ -202,18 +214,21 @@ def _moments(number: Floats, total: Floats, squares: Floats) -> tuple[Floats, Fl
     return number, mean, np.maximum(squares - total * mean, 0.0)
 
 
-def first_alarms(logs: Floats, of_others: Floats, floor: Floats, limit: float) -> list[tuple[int, int, int]]:
+def first_alarms(logs: Floats, of_others: Floats, floor: Floats, watched: int) -> list[tuple[int, int, int]]:
     """(series, begin, found) of every alarm, as it comes while runs are added: shape (runs, series), logarithms.
 
     `of_others` is the spread that is believed while a series has few runs, `floor` the least spread; one per series.
+    `watched` is how many series there are in all.
     """
-    levels = _Levels(logs[0], of_others, floor)
+    levels, limits = _Levels(logs[0], of_others, floor), _limits_for(watched)
     found = []
     for run, values in enumerate(logs):
         levels.add(run, values)
-        deviates = np.abs(levels.deviates(run))
-        for series in np.flatnonzero(deviates.max(axis=0) > limit).tolist():
-            begin = _begin(deviates[:, series], logs[levels.begun[series] : run + 1, series], limit)
+        limit = limits[:, None] - np.where(run - levels.begun < EARLY, EARLIER, 0.0)
+        beyond = np.abs(levels.deviates(run)) - limit
+        for series in np.flatnonzero(beyond.max(axis=0) > 0).tolist():
+            since = logs[levels.begun[series] : run + 1, series]
+            begin = _begin(beyond[:, series], since, limit[:, series], watched)
             if begin is not None:
                 begin += int(levels.begun[series])
                 found.append((series, begin, run))
@@ -221,33 +236,52 @@ def first_alarms(logs: Floats, of_others: Floats, floor: Floats, limit: float) -
     return found
 
 
-def _begin(deviates: Floats, logs: Floats, limit: float) -> int | None:
-    """Where a series changed, as an index into its logarithms: at the largest deviate that ranks bear out; or None."""
-    for place in np.argsort(-deviates, kind="stable").tolist():
+def _begin(beyond: Floats, logs: Floats, limit: Floats, watched: int) -> int | None:
+    """Where a series changed, as an index into its logarithms: where it is furthest beyond the limit of a length and
+    permutations bear that out; or None."""
+    for place in np.argsort(-beyond, kind="stable").tolist():
         begin = len(logs) - int(LENGTHS[place])
-        if deviates[place] <= limit:
+        if beyond[place] <= 0:
             return None
-        if differ_in_rank(logs[:begin], logs[begin:], min(BY_RANKS * limit, MOST_BY_RANKS)):
+        if differ(logs[:begin], logs[begin:], float(limit[place]), watched):
             return begin
     return None
 
 
-def differ_in_rank(before: Floats, after: Floats, limit: float) -> bool:
-    """True if values rank higher, or lower, than those before, by so many normal deviates (Mann and Whitney's U).
-
-    Of fewer than `FEW_RANKS` before, and if they do not overlap at all, less suffices.
-    """
-    before, after = before[~np.isnan(before)][-MOST_RANKED:], after[~np.isnan(after)]
-    pairs = len(before) * len(after)
-    if not pairs:
+def differ(before: Floats, after: Floats, limit: float, watched: int = 1) -> bool:
+    """True if runs differ from those before by so many normal deviates, by permutations, or do not overlap at all."""
+    before, after = before[~np.isnan(before)][-MOST_COMPARED:], after[~np.isnan(after)]
+    if not len(before) or not len(after):
         return False
-    lead = float(np.sign(after[:, None] - before).sum()) / 2
-    deviation = math.sqrt(pairs * (len(before) + len(after) + 1) / 12)
-    most = pairs / 2 / deviation
-    return abs(lead) / deviation >= (min(limit, most) if len(before) < FEW_RANKS else limit)
+    overlap = before.min() <= after.max() and after.min() <= before.max()
+    fewest = FEWEST_APART + math.log(watched, 10), FEWEST_APART + math.log(watched, 4)
+    if not overlap and len(before) >= fewest[0] and len(after) >= fewest[1]:
+        return True
+    odds = NormalDist().cdf(-limit)
+    return 1 / math.comb(len(before) + len(after), len(after)) <= odds and chance(before, after) <= odds
 
 
-def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, limit: float) -> list[Shift]:
+def chance(before: Floats, after: Floats) -> float:
+    """The share of all choices of so many of the runs whose mean is as far off as that of `after`, on its side.
+
+    Values are clipped around the median of all and rounded to `SCORES` steps, which leaves the share exact.
+    """
+    every = np.concatenate([before, after])
+    off = every - np.median(every)
+    reach = REACH * float(np.median(np.abs(off)) or np.abs(off).mean())
+    off = np.clip(off, -reach, reach)
+    off = off if off[len(before) :].mean() < off[: len(before)].mean() else -off
+    scores = np.rint((off - off.min()) / max(np.ptp(off), SMALLEST_SPREAD) * SCORES).astype(np.int64)
+    most = int(scores[len(before) :].sum())
+    ways = np.zeros((len(after) + 1, most + 1))
+    """How many choices of so many runs have scores of so much in all."""
+    ways[0, 0] = 1.0
+    for score in scores[scores <= most].tolist():
+        ways[1:, score:] += ways[:-1, : most + 1 - score]
+    return float(ways[-1].sum()) / math.comb(len(every), len(after))
+
+
+def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, watched: int) -> list[Shift]:
     """The changes of noisy values, shape (runs, series), positive; each placed where all runs together say it began.
 
     Changes of one series that follow each other in one direction, within `WINDOW` runs, are one drift.
@@ -255,12 +289,12 @@ def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, limit: fl
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(values > 0, np.log(values), np.nan)
     by_series: dict[int, list[tuple[int, int]]] = {}
-    for series, begin, run in first_alarms(logs, of_others, floor, limit):
+    for series, begin, run in first_alarms(logs, of_others, floor, watched):
         by_series.setdefault(series, []).append((begin, run))
     return [
         shift
         for series, alarms in by_series.items()
-        for shift in _placed(series, logs[:, series], alarms, float(floor[series]), limit)
+        for shift in _placed(series, logs[:, series], alarms, float(floor[series]), limit_for(watched))
     ]
 
 

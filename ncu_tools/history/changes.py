@@ -15,7 +15,6 @@ from ncu_tools.history.change_points import (
     WINDOW,
     Shift,
     are_noisy,
-    limit_for,
     shifts_of_counts,
     shifts_of_values,
     spread_of,
@@ -111,7 +110,7 @@ def _noisy_shifts(history: History, quantity: WatchedQuantity, values: Floats, m
     marks = moves.marks
     shifts = [
         _at_mark(shift, marks.get(shift.series, ()))
-        for shift in shifts_of_values(values, np.maximum(of_others, floor), floor, limit_for(watched))
+        for shift in shifts_of_values(values, np.maximum(of_others, floor), floor, watched)
     ]
     begun: dict[int, list[int]] = {}
     for shift in shifts:
@@ -220,7 +219,7 @@ def _common_shifts(times: Floats) -> list[Shift]:
         return []
     of_others = np.array([max(float(np.median(error[error > 0])), COMMON_LEAST)])
     floor = np.array([COMMON_LEAST / MARKED_LIMIT])
-    shifts = shifts_of_values(np.exp(index)[:, None], of_others, floor, limit_for(1))
+    shifts = shifts_of_values(np.exp(index)[:, None], of_others, floor, 1)
     if len(times) < 2 * FEW:
         steps = np.diff(index, prepend=0.0)
         clear = np.flatnonzero((np.abs(steps) > np.maximum(MARKED_LIMIT * error, COMMON_LEAST)) & (error > 0))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.compare.gate import evaluate, parse_gate
 from ncu_tools.history import change_points, changes
 from ncu_tools.history.causes import changes_of
-from ncu_tools.history.change_points import LENGTHS, differ_in_rank, normal_deviates
+from ncu_tools.history.change_points import LENGTHS, chance, differ, limit_for, normal_deviates
 from ncu_tools.history.held import held
 from ncu_tools.history.quantities import quantities
 from ncu_tools.history.run_summary import VARIANCE
@@ -48,17 +50,71 @@ def test_lengths_are_of_few_and_of_many_runs() -> None:
     assert LENGTHS.tolist() == [2, 3, 4, 5, 6, 8, 11, 15, 20]
 
 
-def test_ranks_differ_by_the_deviate_of_mann_and_whitney() -> None:
-    before, after = np.arange(10.0), np.array([8.5, 9.5, 20.0])
-    lead = (9 + 10 + 10) - 15
-    expected = lead / math.sqrt(30 * 14 / 12)
-    assert differ_in_rank(before, after, expected - 1e-9)
-    assert not differ_in_rank(before, after, expected + 1e-9)
-    assert differ_in_rank(-before, -after, expected - 1e-9)
-    assert not differ_in_rank(before, after[:0], 0.0)
-    assert differ_in_rank(np.array([1.0, np.nan, 2.0]), np.array([3.0, 4.0]), 99.0)
-    assert not differ_in_rank(np.array([1.0, 3.5]), np.array([3.0, 4.0]), 99.0)
-    assert not differ_in_rank(np.arange(8.0), np.array([8.0, 9.0]), 99.0)
+class TestPermutations:
+    @pytest.mark.parametrize("sign", [1.0, -1.0])
+    def test_count_every_choice_of_runs_that_is_as_far_off_on_the_same_side(self, sign: float) -> None:
+        before, after = sign * np.array([0.0, 3, 1, 2, 5, 4, 2]), sign * np.array([3.0, 6, 5])
+        every = np.concatenate([before, after])
+        sums = [sign * sum(one) for one in combinations(every.tolist(), 3)]
+        expected = np.mean([one >= sign * after.sum() for one in sums])
+        assert chance(before, after) == pytest.approx(expected)
+
+    def test_of_runs_that_do_not_overlap_are_one_choice_of_all(self) -> None:
+        assert chance(np.arange(6.0), np.arange(6.0, 10)) == pytest.approx(1 / math.comb(10, 4))
+        assert chance(np.zeros(6), np.zeros(4)) == 1
+
+    def test_clip_a_wild_run_so_that_others_still_count(self) -> None:
+        before, after = np.arange(20.0), np.array([15.0, 16, 17, 18])
+        assert chance(before, np.append(after, 1e9)) == pytest.approx(chance(before, np.append(after, 60.0)))
+        assert chance(np.append(before, 1e9), after) < 0.2
+
+    def test_hold_at_the_odds_of_the_limit(self) -> None:
+        before, after = np.arange(20.0), np.array([16.5, 17.5, 19.5, 20])
+        limit = -NormalDist().inv_cdf(chance(before, after))
+        assert differ(before, after, limit - 1e-6)
+        assert not differ(before, after, limit + 1e-6)
+        assert differ(np.append(before, np.nan), np.append(after, np.nan), limit - 1e-6)
+        assert not differ(before, after[:0], 0.0)
+        assert not differ(before[:0], after, 0.0)
+
+    def test_compare_no_more_than_the_last_runs_before(self) -> None:
+        before = np.concatenate([np.full(100, 9.0), np.arange(60.0) / 60])
+        assert differ(before, np.array([2.0, 2.1, 2.2, 1.9]), 4.0)
+
+    @pytest.mark.parametrize(("watched", "before", "after"), [(1, 3, 3), (100, 5, 7), (256, 6, 7), (1000, 6, 8)])
+    def test_are_not_needed_of_enough_runs_without_overlap(self, watched: int, before: int, after: int) -> None:
+        low, high = np.arange(20.0), np.arange(30.0, 50)
+        for sign in (1, -1):
+            assert differ(sign * low[:before], sign * high[:after], 9.0, watched)
+            assert not differ(sign * low[: before - 1], sign * high[:after], 9.0, watched)
+            assert not differ(sign * low[:before], sign * high[: after - 1], 9.0, watched)
+        touching = np.append(high[: after - 1], low[before - 1])
+        assert not differ(low[:before], touching, 9.0, watched)
+
+
+class TestLimits:
+    def test_are_least_where_likely_steps_reach_them(self) -> None:
+        for series in (1, 257):
+            least = limit_for(series)
+            likely = [(least / 1.95) ** 2 < length < (least / 1.2) ** 2 for length in LENGTHS.tolist()]
+            assert len(set(likely)) == 2
+            assert change_points._limits_for(series).tolist() == [least if one else least + 0.8 for one in likely]
+
+    def test_are_lower_while_a_level_is_new(self) -> None:
+        steps = []
+        for before in (35, 36, 37):
+            logs = 0.01 * np.random.default_rng(11).standard_normal((before + 5, 1))
+            logs[before:] = logs[:before].mean() + 0.0205
+            found = change_points.first_alarms(logs, np.array([0.01]), np.array([1e-4]), 1)
+            steps.append([run - before for _, _, run in found][:1])
+        assert steps[0] <= steps[2]
+
+
+def test_series_on_two_levels_do_not_alarm_however_many_there_are() -> None:
+    random = np.random.default_rng(5)
+    logs = 0.01 * random.standard_normal((80, 100)) + 0.1 * (random.random((80, 100)) < 0.1)
+    assert change_points.first_alarms(logs, np.full(100, 0.02), np.full(100, 0.001), 100) == []
+    assert len(change_points.first_alarms(logs, np.full(100, 0.02), np.full(100, 0.001), 1)) < 16
 
 
 class TestWhatRunsDifferBy:
