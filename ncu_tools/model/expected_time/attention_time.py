@@ -22,6 +22,9 @@ SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
 GROUP_TILES = (16, 64)
 """Query heads of a KV head that a tile of generation holds."""
 
+LARGEST_GROUP = 8
+"""Query heads a KV head beyond which generation is learnt alone."""
+
 CONTEXT_NUMBERS = {
     "peak": PhysicalNumber(0.6, 0.05, 1.1, "share of the peak that the products reach"),
     "dram": PhysicalNumber(0.7, 0.1, 1.2, "share of the DRAM bandwidth that is reached"),
@@ -185,9 +188,14 @@ def context_coordinates(work: Work) -> dict[str, Floats]:
 
 
 def generation_coordinates(work: Work) -> dict[str, Floats]:
-    """Where corrections of generation are looked up, binary logarithms all."""
+    """Where corrections of generation are looked up, binary logarithms all; blocks are KV heads of all sequences.
+
+    Groups of more than 8 heads, which often run in a fallback, have no tile that could be padded.
+    """
+    group = np.log2(work["heads"] / work["kv_heads"])
     return {
-        "keys": np.log2(work["keys"]), "batch": np.log2(work["batch"]), "kv_heads": np.log2(work["kv_heads"]),
-        "group": np.log2(work["heads"] / work["kv_heads"]), "head_dim": np.log2(work["head_dim"]),
-        "beyond_window": np.log2(work["keys"] / work["window"]),
+        "seen": np.log2(work["window"]), "batch": np.log2(work["batch"]), "kv_heads": np.log2(work["kv_heads"]),
+        "blocks": np.log2(work["batch"] * work["kv_heads"]), "head_dim": np.log2(work["head_dim"]),
+        "beyond_window": np.log2(work["keys"] / work["window"]), "group": group,
+        "padded": np.where(group <= np.log2(LARGEST_GROUP) + 1e-4, _padded(group), 0),
     }  # fmt: skip

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.model.expected_time.attention_time import attention_work
+from ncu_tools.model.expected_time.attention_time import LARGEST_GROUP, attention_work
 from ncu_tools.model.expected_time.corrections import corrections_at
 from ncu_tools.model.expected_time.gemm_time import gemm_work
 from ncu_tools.model.expected_time.hardware import hardware_of, types, unit_of
@@ -67,7 +67,6 @@ def expected_times(rows: OperatorRows, machine: Machine, learnt: Learnt) -> Expe
     return found
 
 
-LARGEST_GROUP = 8
 LARGE = ", large groups"
 REARRANGED = ", rearranged"
 LARGE_GROUPS = "more than 8 query heads a KV head often run in slow fallbacks, so the interval is wide"

@@ -55,14 +55,18 @@ _CONTEXT_GRIDS: tuple[Axes, ...] = (
     {"padded": (0, 0.2, 0.415), "query": _QUERIES, "head_dim": _WIDTHS},
     {"kv_heads": (0, 4, 8, 13), "query": _QUERIES},
 )
-_GENERATION_AXES: Axes = {
-    "keys": (1, 6, 10, 13, 17), "batch": (0, 5, 8, 11), "kv_heads": (0, 2, 4), "group": (0, 1.5, 3, 5, 7),
-    "head_dim": (6.0, 7.0, 8.0),
-}  # fmt: skip
+_GROUPS, _BLOCKS = (0, 1.5, 3, 5, 5.6, 6, 7), (0, 4, 7, 10, 14)
+_GENERATION_GRIDS: tuple[Axes, ...] = (
+    {"group": _GROUPS, "head_dim": _WIDTHS, "kv_heads": (0, 1, 2, 4), "batch": (0, 4, 7, 11)},
+    {"seen": (1, 6, 9, 12, 17), "blocks": _BLOCKS, "head_dim": (*_WIDTHS, 9), "group": _GROUPS},
+    {"seen": tuple(range(2, 18, 2)), "blocks": tuple(range(0, 15, 2))},
+    {"beyond_window": (0, 0.5, 2, 6), "head_dim": _WIDTHS, "batch": (0, 4, 8, 11)},
+    {"padded": (0, 0.415), "blocks": _BLOCKS, "head_dim": _WIDTHS},
+)
 KINDS = {
     "gemm": OperatorKind(GEMM, ({"m": _ROWS, "n": _SIDE, "k": _SIDE},), _log_sizes, _of_gemm),
     "attention_context": OperatorKind(CONTEXT, _CONTEXT_GRIDS, context_coordinates, least_work),
-    "attention_generation": OperatorKind(GENERATION, (_GENERATION_AXES,), generation_coordinates, least_work),
+    "attention_generation": OperatorKind(GENERATION, _GENERATION_GRIDS, generation_coordinates, least_work),
     "movement": OperatorKind(MOVEMENT, (), lambda work: {}, lambda work: (work["moved"] * 0, work["moved"])),
     "model": OperatorKind(MODEL, (), lambda work: {}, lambda work: (work["products"] * 0, work["products"] * 0)),
 }

@@ -13,6 +13,7 @@ from ncu_tools.model.expected_time.attention_time import (
     GENERATION,
     attention_work,
     context_coordinates,
+    generation_coordinates,
     least_work,
     seen_keys,
     seen_pairs,
@@ -73,6 +74,16 @@ def test_generation_with_many_query_heads_a_kv_head_is_learnt_alone() -> None:
 def test_a_group_that_is_no_power_of_two_leaves_its_tile_padded() -> None:
     padded = [context_coordinates(work(heads=group, kv_heads=1))["padded"][0] for group in (1, 5, 6, 7, 8)]
     assert padded == pytest.approx([0, np.log2(8 / 5), np.log2(8 / 6), np.log2(8 / 7), 0], abs=1e-3)
+
+
+def test_a_window_bounds_the_keys_by_which_generation_is_corrected() -> None:
+    found = generation_coordinates(work(query=1, context=4095, window=128))
+    assert (found["seen"][0], found["beyond_window"][0]) == (7, 5)
+
+
+def test_groups_that_often_run_in_a_fallback_count_as_not_padded() -> None:
+    padded = [generation_coordinates(work(heads=group, kv_heads=1, query=1))["padded"][0] for group in (6, 12)]
+    assert padded == pytest.approx([np.log2(8 / 6), 0], abs=1e-3)
 
 
 class TestRows:
