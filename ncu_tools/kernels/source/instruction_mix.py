@@ -79,6 +79,8 @@ def mixes(launches: pa.Table) -> list[InstructionMix]:
 
 def mix_of(launches: pa.Table) -> InstructionMix | None:
     """The mix of all launches together; None if none has counts."""
+    if not set(COLUMNS) & set(launches.column_names):
+        return None
     whole = InstructionMix("")
     for mix in mixes(launches):
         whole.kernel = whole.kernel or mix.kernel
