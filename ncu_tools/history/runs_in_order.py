@@ -19,7 +19,8 @@ from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, MANIFEST
 from ncu_launch.notes import Note, NoteKind
 from ncu_launch.profilers.commits import dates_of
 from ncu_parsers.datasets.dataset_layout import find_dataset
-from ncu_parsers.datasets.engine import Engine, InOrder
+from ncu_parsers.datasets.engine import Engine, InOrder, cores
+from ncu_parsers.datasets.process_engine import child_processes
 from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parse.report_files import reports_among
 from ncu_parsers.point_files import is_point_file
@@ -33,6 +34,8 @@ OTHER_TABLES = frozenset({KEPT, "kernels.parquet", "instructions.parquet", "inst
 """Parquet files of a run folder that are no runs."""
 FOLDERS_DEEP = 8
 MOST_NAMED = 3
+MOST_ALONE = 1000
+"""Runs that one process sums: for fewer, others would take longer to start than they save."""
 UNDATED = float("-inf")
 
 
@@ -62,6 +65,8 @@ def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engi
     named = _commits_named(commits, found)
     dates = dates_of(set(named.values()))
     first_error: NcuBenchError | None = None
+    if engine is None:
+        _keep_in_processes(found)
     shared: dict[str, pa.Table] = {}
     for run, summary in zip(found, (engine or InOrder()).map(summarised, found), strict=True):
         if isinstance(summary, NcuBenchError):
@@ -82,6 +87,22 @@ def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engi
         result.notes = _notes_on_order(result.runs)
     result.notes += [*_notes_on_losses(result.left_out), *(note for log in logs for note in _notes_of_log(log))]
     return result
+
+
+def _keep_in_processes(found: Sequence[FoundRun]) -> None:
+    """Have processes sum runs whose sums are not kept yet, if they are many, and keep them for this one to read."""
+    unknown = [run for run in found if run.kept is not None and not run.kept.is_file()]
+    if len(unknown) > MOST_ALONE:
+        with child_processes(cores()) as children:
+            for is_kept in children.map(_keep, unknown):
+                if is_kept is False:  # the folder is closed to the user: they would be summed for nothing
+                    break
+
+
+def _keep(run: FoundRun) -> bool:
+    """True if the sums of a run are kept. Raises `NcuBenchError` if it cannot be read."""
+    summarised(run)
+    return run.kept is not None and run.kept.is_file()
 
 
 # -------------------------------------------------------------------------------------------------------------- found

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from ncu_parsers.datasets.process_engine import child_processes
 
+from ncu_tools.history import runs_in_order
+from ncu_tools.history.run_summary import FoundRun
 from ncu_tools.history.runs_in_order import found_runs, ordered_runs
 from tests.support.histories import counted, run_folder
 from tests.support.ran import ran
@@ -54,3 +58,24 @@ def test_runs_are_summed_by_workers_to_the_same(tmp_path: Path) -> None:
     assert [run.facts for run in shared.runs] == [run.facts for run in alone.runs]
     assert shared.left_out == alone.left_out
     assert [run.column("time").tolist() for run in shared.runs] == [[100e3], [101e3], [103e3]]
+
+
+@pytest.mark.parametrize(("most", "shared_out"), [(2, ["r0", "r1", "r2"]), (3, [])])
+def test_many_runs_are_summed_by_processes_that_keep_the_sums(
+    most: int, shared_out: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        run_folder(tmp_path / f"r{number}", counted("gemm", 100 + number), f"2026-03-0{number + 1}T10:00:00+00:00")
+    asked = list[str]()
+
+    class Children:
+        def map(self, function: Callable[[FoundRun], bool], items: Sequence[FoundRun]) -> Iterator[bool]:
+            asked.extend(run.name for run in items)
+            return map(function, items)
+
+    monkeypatch.setattr(runs_in_order, "MOST_ALONE", most)
+    monkeypatch.setattr(runs_in_order, "child_processes", lambda count: nullcontext(Children()))
+    first, again = (ordered_runs([str(tmp_path)]) for _ in range(2))
+    assert asked == shared_out
+    assert [run.column("time").tolist() for run in first.runs] == [[100e3], [101e3], [102e3]]
+    assert [run.facts for run in first.runs] == [run.facts for run in again.runs]
