@@ -13,6 +13,8 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import Rule
 
+from ncu_tools.advice.nvidia_levers import with_answers
+from ncu_tools.cli.tables.advice.levers_of_kernel import advice_on_view
 from ncu_tools.kernels.view.kernel_view import has_counters, is_viewed, kernel_view
 from ncu_tools.kernels.view.launch_configuration import launch_configuration
 from ncu_tools.kernels.view.part_rows import FULL_NAME, PARTS, launches_of_view, notes_of, rows_of_part
@@ -91,6 +93,7 @@ class TestTheWords:
         assert found["parts"]["names"] == PARTS
         for number in map(int, found["parts"]["kernels"]):
             view = kernel_view(launches, (re.compile(re.escape(cell(found, "kernel", number)) + "$"),))
+            view.rules = with_answers(view.rules, launches, advice_on_view(view, launches, None))
             made = rows_in(found, number)
             for part in PARTS:
                 rows = [row for row in rows_of_part(view, part, most_rules=100) if row["title"] != FULL_NAME]
