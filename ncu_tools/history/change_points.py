@@ -273,8 +273,7 @@ def chance(before: Floats, after: Floats) -> float:
     off = off if off[len(before) :].mean() < off[: len(before)].mean() else -off
     scores = np.rint((off - off.min()) / max(np.ptp(off), SMALLEST_SPREAD) * SCORES).astype(np.int64)
     most = int(scores[len(before) :].sum())
-    ways = np.zeros((len(after) + 1, most + 1))
-    """How many choices of so many runs have scores of so much in all."""
+    ways = np.zeros((len(after) + 1, most + 1))  # choices of so many runs whose scores are so much in all
     ways[0, 0] = 1.0
     for score in scores[scores <= most].tolist():
         ways[1:, score:] += ways[:-1, : most + 1 - score]
