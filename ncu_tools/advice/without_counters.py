@@ -36,7 +36,7 @@ def without_counters(launches: pa.Table, timeline: SampledTimeline | None = None
     for kernel in kernels:
         row, of_gpu = rows.get(kernel.name), sampled.get(kernel.name, {})
         facts = facts_of(kernel, row, of_gpu, moved.get(kernel.name))
-        says = f"{in_words(facts, bound_of(of_gpu, row), sampled=bool(of_gpu))}{advice}"
+        says = f"{in_words(facts, bound_of(of_gpu, row), of_gpu)}{advice}"
         found.append(
             KernelAdvice(kernel, [], bound_of(of_gpu, row), role_of(kernel.name) or NOT_COLLECTED, says, known=facts)
         )

@@ -6,7 +6,7 @@ issue slots, or the peak of the type by shapes; caches and shared memory are in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,12 +117,15 @@ def bound_of(sampled: Mapping[str, float], row: Hotspot | None = None) -> str:
     return ""
 
 
-def in_words(facts: Sequence[KnownFact], bound: str, *, sampled: bool) -> str:
-    """What is known of a kernel, in a sentence."""
+def in_words(facts: Sequence[KnownFact], bound: str, sampled: Collection[str]) -> str:
+    """What is known of a kernel, in a sentence; `sampled` are the resources that were."""
     if not facts:
         return "only its time is known"
     said = "; ".join(one.words for one in facts)
     if bound:
         return f"{bound} bounds it: {said}"
-    seen = "DRAM, tensor pipe and issue slots are not busy enough to bound it" if sampled else "no bound is known"
-    return f"{seen}: {said}"
+    if not sampled:
+        return f"no bound is known: {said}"
+    idle, unseen = ([one for one in RESOURCES.values() if (one in sampled) is known] for known in (True, False))
+    others = f", and {', '.join(unseen)} {'was' if len(unseen) == 1 else 'were'} not sampled" if unseen else ""
+    return f"of {', '.join(idle)} nothing is busy enough to bound it{others}: {said}"

@@ -83,7 +83,9 @@ def test_a_busy_resource_bounds_it_and_each_number_has_its_class() -> None:
 def test_no_resource_that_is_busy_enough_is_no_bound_though_others_are_not_seen() -> None:
     found = row(sampled_dram_pct=20.0)
     assert (found["roof"], found["reason"]) == (None, "not collected")
-    assert "not busy enough to bound it" in found["says"]
+    assert "of DRAM nothing is busy enough to bound it, and tensor pipe, issue slots were not sampled" in found["says"]
+    known = row(sampled_dram_pct=20.0, sampled_tensor_active_pct=5.0, sampled_sm_issue_pct=9.0)["says"]
+    assert "of DRAM, tensor pipe, issue slots nothing is busy enough to bound it: " in known
 
 
 def test_samples_come_before_shapes() -> None:
