@@ -42,6 +42,7 @@ from tests.parsers.timelines.test_xplane import step
 from tests.support import cubins, warp_files
 from tests.support.binary_reports import BEGINNING, Metric, block_of, field, nvtx_state, put_together, report_of
 from tests.support.binary_reports import Kernel as ReportKernel
+from tests.support.cubins import library_of_fatbin
 from tests.support.other_timelines import XEvent, XLine, XPlane, dispatch, rocprof, rocprof_json, xspace
 from tests.support.perfetto_traces import begin, clocks, counter, end, interned, said, stage, thread
 from tests.support.timelines import (
@@ -348,7 +349,7 @@ def binaries() -> list[bytes]:
     cubin, spilling = cubins.only(whole, ("reversed", "table")), cubins.only(whole, ("crowded",))
     texts = [begun((folder / name).read_bytes()) for name in ("kernels.ptx", "ptxas.printed", "cuobjdump.printed")]
     packed = [cubins.fatbin_of(cubin, codec=codec) for codec in ("lz4_raw", "zstd", "")]
-    return [cubin, spilling, cubins.library_of_fatbin(packed[0]), *packed, *texts]
+    return [cubin, spilling, library_of_fatbin(packed[0]), *packed, *texts]
 
 
 def cubin_files() -> list[bytes]:

@@ -129,7 +129,7 @@ class TestSourceLines:
         (tmp_path / "nets" / "a b.py").touch()
         monkeypatch.setattr(
             "ncu_tools.cli.github.annotations.kernel_lines",
-            lambda run, names: {name: SourceLine("/runner/work/r/r/nets/a b.py", 12) for name in names},
+            lambda run, names: {name: SourceLine("/runner/checkout/r/nets/a b.py", 12) for name in names},
         )
         (one,) = placed("new", [outcome("gemm")], tmp_path)
         assert one.lines == {"gemm": SourceLine("nets/a b.py", 12)}
