@@ -33,13 +33,12 @@ ANALYSED = (
 )  # fmt: skip
 """Targets that use `ncu_tools` too; a change there leaves what was tried of the others as it is."""
 CHUNK_OF_TARGET = {
-    **dict.fromkeys(("nsys-bytes", "nsys-cells", "parquet-bytes", "parquet-schema", "bench"), 5_000),
-    **dict.fromkeys(
-        ("operators", "machine", "manifest", "points", "formulas", "log", "cubin", "compiled-code"), 50_000
-    ),
+    "source-pages": 10_000,
+    **dict.fromkeys(("nsys-bytes", "nsys-cells", "parquet-bytes", "parquet-schema", "bench", "kineto"), 20_000),
 }
-CHUNK = 10_000
-"""Inputs of a chunk: enough that most of its time is not the ten seconds in which the parsers are imported and instrumented."""
+"""Inputs of a chunk where fewer than 500 are tried per second."""
+CHUNK = 50_000
+"""Inputs of a chunk elsewhere: most of its time is not the six seconds in which the parsers are imported and instrumented."""
 
 FORMATS = (
     "csv-raw", "csv-raw-fast", "csv-details", "csv-details-fast", "nsys-sqlite", "kineto", "rocprofv3", "xplane",
