@@ -24,6 +24,7 @@ from ncu_parsers.datasets.process_engine import child_processes
 from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parse.report_files import reports_among
 from ncu_parsers.point_files import is_point_file
+from ncu_parsers.sources.reading_ahead import beside_others
 
 from ncu_tools.advice.history import is_log, logged_changes
 from ncu_tools.history.run_summary import BY_FILE, KEPT, FoundRun, RunSummary, summarised
@@ -101,7 +102,8 @@ def _keep_in_processes(found: Sequence[FoundRun]) -> None:
 
 def _keep(run: FoundRun) -> bool:
     """True if the sums of a run are kept. Raises `NcuBenchError` if it cannot be read."""
-    summarised(run)
+    with beside_others():
+        summarised(run)
     return run.kept is not None and run.kept.is_file()
 
 

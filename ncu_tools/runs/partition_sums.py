@@ -28,7 +28,7 @@ from ncu_parsers.schema.operator_columns import (
     THREADS,
 )
 from ncu_parsers.schema.tables import LEAST_BYTES
-from ncu_parsers.sources.reading_ahead import one_ahead
+from ncu_parsers.sources.reading_ahead import one_ahead, reads_beside_others
 
 from ncu_tools.ceilings import memory_clock
 from ncu_tools.ceilings.launch_devices import LAUNCHED_SM_COUNT
@@ -138,7 +138,7 @@ def _sums_of_row(sums_of: Callable[[LaunchPart], AnySums], row: Sequence[LaunchP
 def _sums_of(new: Callable[[], AnySums], read: Callable[[LaunchPart], Iterator[pa.Table]], part: LaunchPart) -> AnySums:
     result = new()
     batches = read(part)
-    for batch in batches if isinstance(part, PartInMemory) else one_ahead(batches):
+    for batch in batches if isinstance(part, PartInMemory) or reads_beside_others() else one_ahead(batches):
         result.add(batch)
     return result
 
