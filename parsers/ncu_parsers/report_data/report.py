@@ -228,7 +228,9 @@ class Report:
     def losses(self) -> list[str]:
         """What could not be read: number of lines per kind, and the first line of each."""
         lost = ((kind, self.examples[kind]) for kind in (BROKEN, CUT, TOO_LONG) if kind in self.examples)
-        return [f"{self.lines[kind]} {kind}, the first in line {line}: {text[:100]}" for kind, (line, text) in lost]
+        return [
+            f"{_counted(self.lines[kind], kind)}, the first in line {line}: {text[:100]}" for kind, (line, text) in lost
+        ]
 
     @property
     def skipped(self) -> dict[str, int]:
@@ -239,6 +241,11 @@ class Report:
     def metric_names(self) -> list[str]:
         """Every metric that at least one launch has, sorted."""
         return sorted({name for launch in self.launches for name in launch.metrics})
+
+
+def _counted(lines: int, kind: str) -> str:
+    several = re.sub("(row|line)", r"\1s", kind, count=1)
+    return f"{lines:,} {kind if lines == 1 else several}"
 
 
 @dataclass

@@ -54,6 +54,9 @@ class TestNoise:
         assert values(report, "gpu__time_duration.sum") == [2000]
         assert report.lines[kinds.BROKEN] == 1
         assert report.examples[kinds.BROKEN] == (2, first[:60])
+        assert report.losses == [f"1 broken row, the first in line 2: {first[:60]}"]
+        twice = read(f"{header}\n{first[:60]}\n{first[:60]}\n{second}\n", tmp_path)
+        assert twice.losses == [f"2 broken rows, the first in line 2: {first[:60]}"]
 
     @pytest.mark.parametrize("make", [dialects.long, dialects.wide])
     def test_a_row_that_lost_its_end_with_the_line_break_is_counted_with_the_one_behind_it(

@@ -106,7 +106,7 @@ def test_broken_rows_are_skipped_and_counted(tmp_path: Path) -> None:
     table = read('"Kernel Name","k"\n"Address","Source","# Samples"\n"0x10","NOP","1"\n"0x20","NOP"\n', tmp_path)
     assert table is not None
     assert table["samples"].to_pylist() == [1.0]
-    assert b"1 broken rows of source pages were skipped" in table.schema.metadata[b"ncu_bench"]
+    assert b"broken rows of source pages, skipped: 1" in table.schema.metadata[b"ncu_bench"]
 
 
 def test_numbers_with_thousands_separators_are_read(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def read_source_pages(
             files[file] = "\n".join(lines.get(number, "") for number in range(1, max(lines) + 1))
     _add_offsets(parts)
     table, repeated = _each_once(joined_instructions([instructions_table(part) for part in parts]))
-    notes = [f"{progress.broken} broken rows of source pages were skipped"] if progress.broken else []
+    notes = [f"broken rows of source pages, skipped: {progress.broken:,}"] if progress.broken else []
     if repeated:
         notes.append(f"{repeated} instructions stand under several lines, inlined; they are kept under the first one")
     return joined_instructions([table], notes)
