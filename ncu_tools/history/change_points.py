@@ -311,20 +311,20 @@ def _placed(series: int, logs: Floats, alarms: Sequence[tuple[int, int]], floor:
         del alarms[apart.index(min(apart))]  # two alarms for one change
     levels = [_level(part) for part in parts] if alarms else []
     shifts: list[Shift] = []
+    jumped = False  # by a step that no drift explains
     for number, (_, run) in enumerate(alarms, 1):
         low, begin, high = bounds[number - 1 : number + 2]
         before, after = levels[number - 1], levels[number]
-        ramp = ramp_in(logs[max(low, begin - 2 * WINDOW) : min(high, begin + 2 * WINDOW)])
         start = max(low, begin - 2 * WINDOW)
+        ramp = ramp_in(logs[start : min(high, begin + 2 * WINDOW)])
         spread = spread_of(logs[low:begin], floor)
-        last = shifts[-1] if shifts else None
-        jumps = _jumps(logs, begin, max(spread, last.spread) if last else spread)
-        if last and not jumps and begin - last.end <= WINDOW and (after > before) == (last.after > last.before):
-            shifts[-1] = Shift(
-                series, last.begin, last.found, last.before, math.exp(after), last.spread, True, high - 1
-            )
-        elif ramp is not None and not jumps:
-            rise, top = start + ramp[0], start + ramp[1]
+        last = shifts[-1] if shifts and not jumped else None
+        jumped = _jumps(logs, begin, max(spread, last.spread) if last else spread)
+        top = begin if ramp is None else start + ramp[1]
+        if last and not jumped and begin - last.end <= WINDOW and (after > before) == (last.after > last.before):
+            shifts[-1] = Shift(series, last.begin, last.found, last.before, math.exp(after), last.spread, True, top)
+        elif ramp is not None and not jumped:
+            rise = start + ramp[0]
             ends = _level(logs[low : max(rise, low + 1)]), _level(logs[min(top, high - 2) : high])
             shifts.append(Shift(series, rise, run, math.exp(ends[0]), math.exp(ends[1]), spread, True, top))
         else:

@@ -149,4 +149,4 @@ def test_a_drift_says_over_how_many_runs() -> None:
     (one,) = changes(*(plain(us * 1.004 ** max(at - 20, 0)) for at, us in enumerate(times(50, 100, 0.5))))
     assert one.drift
     assert one.evidence[0] == f"drift over {one.end - one.run + 1} runs"
-    assert one.end == 49
+    assert 45 <= one.end <= 49
