@@ -129,11 +129,11 @@ def _waited_for(one: Headline, of: str) -> str:
     longest = next((gap for gap in longest_gaps_of(one) if gap.cause in own), None)
     total = one.step.verdict.bound_ns
     if longest is not None and 2 * longest.cause_ns >= total:
-        return f"{duration(longest.duration_ns)} {of} wait for {_place(one, longest) or longest.cause}"
+        return f"{duration(longest.cause_ns)} {of} wait for {_place(one, longest) or longest.cause}"
     causes = sorted(own, key=lambda cause: -own[cause])[:2]
     split = " and ".join(f"{cause} ({duration(own[cause])})" for cause in causes)
     where = (
-        "" if longest is None else f"; longest {duration(longest.duration_ns)}, {_place(one, longest) or longest.cause}"
+        "" if longest is None else f"; longest {duration(longest.cause_ns)}, {_place(one, longest) or longest.cause}"
     )
     return f"{duration(total)} {of} wait for {split}{where}"
 
@@ -162,6 +162,6 @@ def longest_waits(one: Headline, most: int) -> list[str]:
         if gap.cause in of_host:
             place = _place(one, gap)
             where = f"{gap.cause}{f': {place}' if place else ''}{f', after {gap.after_wait}' if gap.after_wait else ''}"
-            share = percent(gap.duration_ns / one.step.span_ns)
-            found.setdefault(where, f"{duration(gap.duration_ns)} ({share}) of {where}")
+            share = percent(gap.cause_ns / one.step.span_ns)
+            found.setdefault(where, f"{duration(gap.cause_ns)} ({share}) of {where}")
     return list(found.values())[:most]

@@ -250,5 +250,5 @@ def gap_evidence(bound: str, causes: Mapping[str, int], longest: Sequence[LongGa
     if one is not None:
         where = f" in {one.host_range}" if one.host_range else ""
         wait = f", after {one.after_wait}" if one.after_wait else ""
-        found.append(f"longest: {duration(one.duration_ns)} of {one.cause}{where}{wait}")
+        found.append(f"longest: {duration(one.cause_ns)} of {one.cause}{where}{wait}")
     return tuple(found)

@@ -144,6 +144,18 @@ def test_evidence_of_gaps_ranks_their_causes_and_names_the_longest_gap_of_one_of
         assert gap_evidence("host", causes, longest) == (ranked, *said)
 
 
+def test_the_longest_wait_is_no_longer_than_all_time_of_its_cause() -> None:
+    """A gap of 10 ms is data loading for 8 ms, and then the call that launches."""
+    gpu = gpu_of(
+        recording(
+            [Operation(0, MS, calls=0), Operation(11 * MS, 12 * MS, calls=1)],
+            [Call(0, 1000, correlation=0), Call(9 * MS, 11 * MS, correlation=1)],
+            [Range(0, 9 * MS, "data_load")],
+        )
+    )
+    assert gpu.whole.verdict.evidence == ("data loading 8 ms", "longest: 8 ms of data loading in data_load")
+
+
 def test_launch_bound_where_short_kernels_wait_for_their_calls() -> None:
     operations = [Operation(10_000 * at + 9_000, 10_000 * at + 10_000, calls=at) for at in range(100)]
     calls = [Call(10_000 * at + 1_000, 10_000 * at + 7_000, correlation=at) for at in range(100)]
