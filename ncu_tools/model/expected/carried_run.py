@@ -101,7 +101,10 @@ class _Group:
 def carried_run(
     launches: pa.Table, measured_on: Machine, machines: Sequence[Machine], learnt: Learnt
 ) -> list[CarriedKernel]:
-    """The kernels of a run on other machines, the longest first, machine by machine."""
+    """The kernels of a run on other machines, the longest first, machine by machine.
+
+    On the machine that they were measured on they take what they took.
+    """
     groups = sorted(_groups(launches), key=lambda group: -group.time_ns)
     rows = operator_rows(_products(groups))
     here = expected_times(rows, measured_on, learnt)
@@ -116,9 +119,9 @@ def carried_run(
                 flops=group.flops, moved=group.moved, unit=group.unit,
             )  # fmt: skip
             _by_roofs(row, group, measured_on, machine)
-            if group.product is not None:
+            if group.product is not None and machine.id != measured_on.id:
                 _as_product(row, group, place, here, there, WITHIN if same else ACROSS)
-                place += 1
+            place += group.product is not None
             found.append(row)
     return found
 

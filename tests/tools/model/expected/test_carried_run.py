@@ -61,6 +61,11 @@ def test_across_families_less_of_it_is_carried() -> None:
     assert other.expected_ns / expected("b200") < kin.expected_ns / expected("h200")
 
 
+def test_on_the_gpu_that_it_was_measured_on_a_product_takes_what_it_took() -> None:
+    row, add, other = carried(GEMM, ADD, GEMM | {"duration_ns": 10e3, "shapes": "[[512,512],[512,512]]"}, to="h100-sxm")
+    assert [(one.expected_ns, one.low_ns) for one in (row, add, other)] == [(400e3, None), (102e3, None), (10e3, None)]
+
+
 def test_launches_that_are_alike_are_one_row_with_their_time_together() -> None:
     (row,) = carried(GEMM, GEMM)
     assert (row.launches, row.time_ns) == (2, 800e3)
