@@ -33,7 +33,7 @@ DRIVERS_SHARED_MEMORY = 1100.0
 WITH_VECTOR = re.compile(r"gemv|mat_?vec|matrix_?vector", re.IGNORECASE)
 REDUCTION = re.compile(r"reduc|\bsum|sums?_|dot_?prod|norm|softmax", re.IGNORECASE)
 ON_TENSOR_CORES = re.compile(
-    r"tensorop|wmma|hmma|[hif]mma|mma_sync|16816|1688|s884|xmma|nvjet|flash|fmha", re.IGNORECASE
+    r"tensorop|wmma|hmma|[hif]mma|mma_sync|16816|1688|s884|xmma(?!.*ffma)|nvjet|flash|fmha", re.IGNORECASE
 )
 IN_LIBRARIES = re.compile(
     r"reduce|reduction|scan|prefix|sort|histogram|softmax|layer_?norm|attention|conv", re.IGNORECASE

@@ -224,6 +224,18 @@ def test_a_product_with_a_vector_has_no_use_for_tensor_cores_or_tiles() -> None:
     assert lever(advice_on(measured("sgemm_nn", busy={"dram": 0.2, "l1": 0.1, "sm": 0.2})), "tensor-cores") is not None
 
 
+def test_a_product_of_a_library_in_fp32_is_not_judged_by_its_idle_tensor_pipe() -> None:
+    name = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute"
+    advice = advice_on(measured(name, busy={"tensor": 0.0, "fma": 0.7, "issue": 0.8}))
+    replaced = lever(advice, "library-kernel")
+    assert replaced is not None
+    assert replaced.saves.middle < 0.2
+    assert "FMA pipe" in replaced.evidence[0].quantity
+    assert lever(advice, "tensor-cores") is not None
+    on_tensor_cores = advice_on(measured(name.replace("ffma", "tensor16x8x8"), busy={"tensor": 0.7, "fma": 0.1}))
+    assert lever(on_tensor_cores, "tensor-cores") is None
+
+
 # ------------------------------------------------------------------------------------------------------ real reports
 
 
