@@ -79,8 +79,9 @@ class Point:
 
 @dataclass
 class Roofline:
-    """Everything that a roofline plot shows, and in `others` the ceilings that only its tables show.
+    """Everything that a roofline plot shows, and in `undrawn` and `others` the ceilings that only its tables show.
 
+    Those in `undrawn` bound a point, by a unit that did less than most of its FLOPs or that counts integers.
     `known` are all ceilings, including those of unused units; `sparse_units` are units with sparse operations.
     `followed` maps (run, kernel) of a later run to the kernel's name in the previous run. `clocks` are the titles of
     the runs' times. `noun` is the name of a point, `group` the grouping of kernels. `sampled_bytes` are bytes of DRAM
@@ -90,6 +91,7 @@ class Roofline:
     points: list[Point]
     ceilings: list[Ceiling] = field(default_factory=list)
     others: list[Ceiling] = field(default_factory=list)
+    undrawn: list[Ceiling] = field(default_factory=list)
     ridges: list[RidgePoint] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     bytes_title: str = DRAM_BYTE
@@ -154,8 +156,10 @@ def roofline(
         _add_points(result, name, points[name], look)
         result.clocks.add(points[name].spots.time_title)
         result.runs.append(_run(name, table, points[name].spots.rows))
-    units = {point.hotspot.unit for point in result.points}
+    units, bounds = ({getattr(point.hotspot, of) for point in result.points} for of in ("unit", "bound"))
+    bounding = [one for one in result.ceilings if unit_title(one.unit) in bounds]
     result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)
+    result.undrawn = [one for one in bounding if one not in result.ceilings]
     result.ridges = ridges(result.ceilings)
     if dense:
         _add_density(result, [one.launches for one in points.values() if one.launches is not None], look)

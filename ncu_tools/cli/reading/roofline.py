@@ -258,14 +258,15 @@ def _show_with_roofs(table: Table, result: Roofline, output_format: str) -> None
 
     Those that bound nothing, as sparse rates, are listed while they are few: on Hopper there are dozens for two runs.
     """
-    listed = [*result.ceilings, *result.others]
-    left_out = len(listed) - len(result.ceilings) if len(listed) > MANY_ROOFS else 0
+    listed = [*result.ceilings, *result.undrawn, *result.others]
+    left_out = len(result.others) if len(listed) > MANY_ROOFS else 0
     roofs = _bare_table(replace(result, known=listed[: len(listed) - left_out], notes=[]), [], output_format)
     notes, table.notes = table.notes, []
     if left_out:
+        more = counted(left_out, "more roof bounds", "more roofs bound")
         notes = [
             *notes,
-            Note(f"{left_out} more roofs bound nothing here; --format json lists them", NoteKind.MORE, "roofs"),
+            Note(f"{more} nothing here; --format json lists them", NoteKind.MORE, "roofs"),
         ]
     show(table, output_format)
     if roofs.rows:
@@ -495,7 +496,7 @@ def _extra(result: Roofline, scene: Scene) -> dict[str, Any]:
     return {
         "ceilings": [
             {**asdict(ceiling), "value_unit": ceiling.value_unit, "drawn": drawn}
-            for drawn, ceilings in ((True, result.ceilings), (False, result.others))
+            for drawn, ceilings in ((True, result.ceilings), (False, [*result.undrawn, *result.others]))
             for ceiling in ceilings
         ],
         "ridge_points": [asdict(ridge) for ridge in result.ridges],
@@ -517,7 +518,7 @@ def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool
         return []
     ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}
     notes = []
-    for ceiling in result.ceilings:
+    for ceiling in (*result.ceilings, *result.undrawn):
         intensity = ridge_of.get((ceiling.device, ceiling.unit, ceiling.value))
         ridge = f", ridge at {digits(intensity)} FLOP/B" if intensity is not None else ""
         title = f"{unit_title(ceiling.unit)} {ceiling.instruction}".strip()

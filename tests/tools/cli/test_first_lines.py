@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from rich.cells import cell_len
 
 from tests.conftest import SAMPLES
+from tests.support.launches import launch, metric, sass, table
 from tests.support.nightly import by_day, one_in
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
@@ -81,13 +85,28 @@ def test_a_roofline_in_a_pipe_has_its_roofs_in_a_table_below_the_points() -> Non
     assert "ridge" not in found.stderr
 
 
+def test_a_roofline_lists_the_roof_that_bounds_a_kernel_whose_flops_are_mostly_of_another_unit(tmp_path: Path) -> None:
+    gpu = {
+        "device__attribute_display_name": metric("NVIDIA GeForce RTX 4090"),
+        "sm__inst_executed_pipe_tensor.sum": metric(0.0),
+    }
+    rows = table(launch("k", sass(ffma=1e10, dfma=5e8) | gpu, ns=1e6, dram=1e8, capability="8.9"))
+    write_table(with_metadata(rows, {"schema_version": SCHEMA_VERSION}), tmp_path / "run.parquet")
+    roofs = ran("roofline", str(tmp_path / "run.parquet")).stdout.split("\n\n")[-1]
+    assert re.search(r"^ *FP64 +1\.29 TFLOP/s", roofs, re.MULTILINE)
+    known = json.loads(ran("roofline", str(tmp_path / "run.parquet"), "--format", "json").stdout)["ceilings"]
+    assert {one["unit"]: one["drawn"] for one in known} == {"dram": True, "fp32": True, "fp64": False}
+
+
 def test_a_roofline_with_dozens_of_roofs_lists_those_that_bound_kernels_and_counts_the_others() -> None:
     runs = [str(SAMPLES / "h100" / name) for name in ("resnet18-raw-base.csv", "gemms.csv")]
     found = ran("roofline", *runs, "--notes")
     roofs = found.stdout.split("\n\n")[-1]
     assert "tensor BF16 wgmma" in roofs
     assert "sparse" not in roofs
+    of_integers = roofs.count("tensor INT8")
+    assert of_integers, "the roof of int8 products, which the picture does not draw, is listed"
     known = json.loads(ran("roofline", *runs, "--format", "json").stdout)["ceilings"]
-    more = sum(not one["drawn"] for one in known)
+    more = sum(not one["drawn"] for one in known) - of_integers
     assert more > 20
     assert f"{more} more roofs bound nothing here" in found.stderr
