@@ -63,7 +63,7 @@ def metrics_of_facts() -> frozenset[str]:
 def facts_of(launches: pa.Table) -> tuple[list[Fact], dict[str, list[str]]]:
     """The facts of the launches of one kernel, and by part the titles of facts that were not collected.
 
-    On a GPU without DRAM of its own, facts from DRAM counters are not missing.
+    On a GPU without DRAM of its own, facts from DRAM counters are not missing; nor are means of what there was none of.
     """
     found, missing, metrics = list[Fact](), dict[str, list[str]](), MetricsInAnyForm(launches)
     capabilities = set(words(launches, "compute_capability"))
@@ -73,14 +73,14 @@ def facts_of(launches: pa.Table) -> tuple[list[Fact], dict[str, list[str]]]:
             fact = _fact(part, key, entry, metrics)
             if fact is not None:
                 found.append(fact)
-            elif not (without_dram and entry.get("of_dram")) and not entry.get("beside"):
+            elif not ((without_dram and entry.get("of_dram")) or entry.get("beside") or _is_of_none(entry, metrics)):
                 missing.setdefault(part, []).append(entry["title"])
     return found, missing
 
 
 def _fact(part: str, key: str, entry: dict[str, Any], metrics: MetricsInAnyForm) -> Fact | None:
     for formula, values in _alternatives(entry, metrics):
-        known = values[~np.isnan(values)]
+        known = values[values > 0] if entry.get("mean") else values[~np.isnan(values)]
         if not len(known):
             continue
         of = _of(entry.get("of"), metrics)
@@ -100,6 +100,14 @@ def _fact(part: str, key: str, entry: dict[str, Any], metrics: MetricsInAnyForm)
             metric=formula,
         )
     return None
+
+
+def _is_of_none(entry: dict[str, Any], metrics: MetricsInAnyForm) -> bool:
+    """True for a mean of what was counted, and of which there was none, as sectors of loads where nothing is loaded."""
+    if not entry.get("mean"):
+        return False
+    counted = (entry.get("over", entry["metrics"][0]), entry.get("quotient"))
+    return any((metrics.floats(name) == 0).any() for name in counted if name)
 
 
 def _alternatives(entry: dict[str, Any], metrics: MetricsInAnyForm) -> Iterator[tuple[str, Floats]]:

@@ -64,6 +64,19 @@ def test_a_count_stands_beside_its_ideal_and_a_rate_beside_its_most() -> None:
     assert rows(found, "scheduler")["warps that issue per cycle"]["against"] == "of 1 (25.0 %)"
 
 
+def test_a_mean_over_loads_of_a_kernel_that_loads_nothing_is_neither_zero_nor_said_to_be_uncollected() -> None:
+    sectors = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
+    used = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
+    stores_alone = {sectors.format("requests", "ld"): 0.0, sectors.format("sectors", "ld"): 0.0, used.format("ld"): 0.0,
+                    sectors.format("requests", "st"): 10.0, sectors.format("sectors", "st"): 40.0, used.format("st"): 32.0}  # fmt: skip
+    found = view(stores_alone)
+    told = rows(found, "memory")
+    assert told["sectors per request of global stores"]["value"] == "4"
+    assert not {title for title in told if "global loads" in title}
+    assert not {title for title in found.missing["memory"] if "global loads" in title}
+    assert {title for title in view(QUIET).missing["memory"] if "global loads" in title}
+
+
 def test_the_verdict_is_the_first_cause_and_what_bounds_the_kernel_or_that_none_stands_out() -> None:
     bound = {"dram__throughput.avg.pct_of_peak_sustained_elapsed": 90.0, SM_WHOLE: 30.0, MEMORY_WHOLE: 90.0}
     moved = {"dram__bytes.sum": 100.0 * 32}
