@@ -146,7 +146,7 @@ def command(
         show(Table("advise", SHOWN, worth, notes), output_format, head=head)
         return
     if explain is not None:
-        lines = list(lever_here(rows, LEVERS_SHOWN if top is None else top, page_width(WIDEST)))
+        lines = list(lever_here(advice, rows, LEVERS_SHOWN if top is None else top, page_width(WIDEST)))
     else:
         silent = [row for row in rows if row["lever"] is None][:SILENT_SHOWN]
         lines = list(advice_lines(worth, silent, _together(advice), page_width(WIDEST)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import Any
 
@@ -31,12 +32,20 @@ def command(ranks: tuple[str, ...], output_format: str) -> None:
     Example:
       ncu-bench advise rank0.json.gz rank1.json.gz
     """
+    from ncu_launch.errors import NcuBenchError
+
     from ncu_tools.report.head import head_of
     from ncu_tools.timeline.levers.arrivals import arrivals
     from ncu_tools.timeline.load_activity import load_activity
 
-    with progress("Reading") as reading:
-        found = arrivals([load_activity(one, reading) for one in ranks])
+    try:
+        with progress("Reading") as reading:
+            found = arrivals([load_activity(one, reading) for one in ranks])
+    except NcuBenchError as error:
+        if len(ranks) != 2 or type(error) is not NcuBenchError:
+            raise
+        of_two = f"Of two reports of ncu: ncu-bench advise {shlex.join([ranks[0], '--against', ranks[1]])}"
+        raise NcuBenchError(error.what, error.cause, f"{error.advice} {of_two}".lstrip()) from error
     rows: list[dict[str, Any]] = [{**asdict(one), "recording": one.name} for one in found.ranks]
     extra = {"collectives": [asdict(one) for one in found.collectives]} if output_format == "json" else {}
     show(Table("arrivals", COLUMNS, rows, list(found.notes), extra), output_format, head=head_of(list(ranks)))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from tests.conftest import SAMPLES
 from tests.support.called_here import called_here
+from tests.support.launches import launch, table
 from tests.tools.cli.test_cli import Result
 
 CONFLICTS = str(SAMPLES / "h100" / "conflicts.ncu-rep")
@@ -95,6 +99,7 @@ def test_a_lever_is_explained_with_its_model_and_how_often_it_held() -> None:
     assert "model" in out
     assert "source" in out
     assert "the real saving lay inside in" in out
+    assert "changes, of all levers" in out
     assert "no known history pulled it" in called("--explain", "fuse").out
     assert called(CONFLICTS, "--explain", "pad-shared-memory").out.count("saves") == 1
 
@@ -118,6 +123,23 @@ def test_a_lever_that_no_counter_decides_says_so() -> None:
         "No kernel of the run has counters that decide this lever."
         in called("d08-print-fp.csv", "--explain", "divergence").out
     )
+
+
+def test_a_kernel_that_prepares_inputs_is_not_said_to_lack_the_counters_of_a_lever(tmp_path: Path) -> None:
+    fill = table(launch("void fill_kernel(float *)", {}, ns=1e5), launch("mine", {}, ns=1e5))
+    write_table(with_metadata(fill, {"schema_version": SCHEMA_VERSION}), tmp_path / "run.parquet")
+    every = " ".join(called(str(tmp_path / "run.parquet"), "--explain", "divergence").out.split())
+    assert "fill_kernel: no lever counts, as it prepares inputs" in every
+    assert "No other kernel of the run has counters that decide this lever." in every
+    alone = called(str(tmp_path / "run.parquet"), "--explain", "divergence", "--kernel", "fill").out
+    assert "prepares inputs" in alone
+    assert "counters that decide" not in alone
+
+
+def test_two_reports_of_ncu_that_are_named_at_once_are_told_to_stand_against_each_other() -> None:
+    told = called(CONFLICTS, "d08-print-fp.csv").err
+    assert "no times of a timeline" in told
+    assert f"Of two reports of ncu: ncu-bench advise {CONFLICTS} --against d08-print-fp.csv" in told
 
 
 def test_a_program_is_given_the_rows_of_a_lever_without_its_explanation() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ncu_launch.errors import WrongUsage, near_names
 
-from ncu_tools.advice.advise import is_calibrated
+from ncu_tools.advice.advise import Advice, is_calibrated, roles
 from ncu_tools.advice.intervals import KINDS, confidence
 from ncu_tools.advice.levers.all_levers import LEVERS, lever_texts
 from ncu_tools.cli.tables.advice.advice_text import advice_lines, saves, shown_names
@@ -62,24 +62,27 @@ def _how_right(name: str, width: int) -> Iterator[str]:
         yield from hanging("  how right", "no known history pulled it alone: its interval is the model's own", width)
     for known, one in sure:
         held = (
-            f"the real saving lay inside in {percent(one.held)} of {one.histories} changes by "
+            f"the real saving lay inside in {percent(one.held)} of {one.histories} changes, of all levers, by "
             f"{counted(one.authors, 'author', 'authors')}"
         )
         yield from hanging(f"  with {known}", held, width)
 
 
-def lever_here(rows: Sequence[Row], most: int, width: int) -> Iterator[str]:
+def lever_here(advice: Advice, rows: Sequence[Row], most: int, width: int) -> Iterator[str]:
     """What a lever brings the kernels of a run: its `rows`, those that it helps in full, the others in a line."""
-    if not rows:
-        yield from ["", UNDECIDED]
-        return
     helped = [row for row in rows if row["is_worth_it"]][:most]
     if helped:
         yield from advice_lines(helped, [], [], width)
-    names = shown_names(rows)
-    others = [row for row in rows if not row["is_worth_it"]][:most]
-    if others:
+    others = [(row["kernel"], _why(row)) for row in rows if not row["is_worth_it"]]
+    without = [(one.kernel.name, f"no lever counts, as {one.says}") for one in advice.kernels if one.reason in roles()]
+    names = shown_names([{"kernel": name} for name, _ in (*others, *without)])
+    if names:
         yield from ["", "Not worth it for:"]
-    for row in others:
-        why = f"it brings nothing, as {row['nothing']}" if row["nothing"] else saves(row)
-        yield from hanging(f"  {names[row['kernel']]}:", why, width)
+    for name, why in (*others, *without)[:most]:
+        yield from hanging(f"  {names[name]}:", why, width)
+    if not rows and len(without) < len(advice.kernels):
+        yield from ["", UNDECIDED if not without else UNDECIDED.replace("No", "No other", 1)]
+
+
+def _why(row: Row) -> str:
+    return f"it brings nothing, as {row['nothing']}" if row["nothing"] else saves(row)
