@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ncu_tools.kernels.grouping import UNKNOWN_RANGE
 from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
 from ncu_tools.numbers.change import LESS, MORE, Change, sentence
@@ -22,8 +23,8 @@ MOST_OF_LAYERS = 0.1
 """The least share of the time of a layer that the first sentence reports."""
 BOUND_FROM = 0.6
 """The least share of a roof that bounds a kernel: below it NVIDIA's speed-of-light rule sees waiting, not a bound."""
-NOTHING_KNOWN = "(no "
-"""Prefix of the titles of rows without operator, location or range: nobody can change these."""
+NOTHING_KNOWN = ("(no ", UNKNOWN_RANGE)
+"""How titles of rows without operator, location or range begin: nobody can change these."""
 WHOLE = 0.9995
 """At this share of the time, a kernel counts as all of it."""
 
@@ -36,7 +37,7 @@ def first_kernel(rows: Sequence[Hotspot], *, by_name: bool = True) -> str | None
     if not timed:
         return None
     row = max(timed, key=lambda one: one.time_total_ns or 0.0)
-    bound = _bound(row)
+    bound = bound_in_words(row)
     share = row.time_share or 0.0
     if share >= WHOLE and not bound:
         return None
@@ -77,7 +78,8 @@ def _short(name: str, among: Sequence[str]) -> str:
     return fitted_names([read], LONGEST_NAME)[read]
 
 
-def _bound(row: Hotspot) -> str:
+def bound_in_words(row: Hotspot) -> str:
+    """What bounds a row and how near it is, or how busy SMs and memory are; "" if neither is known."""
     if row.bound is None:
         return ""
     busy = {title: one for title, one in (("SM", row.sm_busy), ("memory", row.memory_busy)) if one is not None}

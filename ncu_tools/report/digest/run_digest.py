@@ -32,6 +32,7 @@ from ncu_tools.kernels.view.kernel_view import RuleResult, has_counters, rule_re
 from ncu_tools.kernels.view.nvidia_rules import INFORMATION, first_sentence
 from ncu_tools.numbers.number_format import FORMATS, counted, duration, percent, scaled
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted_names
+from ncu_tools.report.first_sentences import bound_in_words
 from ncu_tools.report.table import printable
 from ncu_tools.runs.run import Run
 from ncu_tools.timeline.headline import first_sentence as first_of_timeline
@@ -208,7 +209,7 @@ def _sentence(row: Hotspot, called: str, ours: KernelAdvice | None) -> str:
     elif ours is not None and ours.busiest:
         parts.append(f"roof not known, busiest is {ours.busiest} at {percent(ours.kernel.bound[1])}")
     else:
-        parts.append("bound not known")
+        parts.append(bound_in_words(row) or "bound not known")
     if row.headroom_ns is not None:
         of_time = "" if row.headroom_share is None else f" ({percent(row.headroom_share)} of the time)"
         parts.append(f"reaching it would save {at_most}{duration(row.headroom_ns)}{of_time}")

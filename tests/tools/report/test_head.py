@@ -135,9 +135,10 @@ def test_nothing_is_said_of_a_kernel_alone_without_a_bound_or_of_unknown_times()
     assert first_kernel(hotspots(rows, ceilings_of(rows)).rows) is None
 
 
-def test_rows_of_which_nothing_is_known_are_not_said_first() -> None:
+@pytest.mark.parametrize("title", ["(no operator)", "(range not known)"])
+def test_rows_of_which_nothing_is_known_are_not_said_first(title: str) -> None:
     a, b = kernels(("a", 75.0, 0.0), ("b", 25.0, 0.0))
-    assert (first_kernel([replace(a, kernel="(no operator)"), b], by_name=False) or "").startswith("b takes 25.0 %")
+    assert (first_kernel([replace(a, kernel=title), b], by_name=False) or "").startswith("b takes 25.0 %")
 
 
 def test_a_row_is_named_in_the_first_sentence_as_in_its_table() -> None:

@@ -27,7 +27,7 @@ from ncu_tools.report.digest.statements import (
 )
 from tests.conftest import SAMPLES, SHARED
 from tests.support.called_here import called_here
-from tests.support.launches import launch, table
+from tests.support.launches import launch, metric, table
 from tests.support.nightly import by_day, one_in
 from tests.support.reports import (
     EACH_FORMAT,
@@ -213,6 +213,16 @@ def test_a_kernel_whose_launches_all_failed_is_told_so() -> None:
 
 
 @needs_shared_reports
+def test_a_kernel_without_a_time_is_bound_in_a_digest_as_in_hotspots(tmp_path: Path) -> None:
+    busy = {
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed": metric(69.6, "%"),
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": metric(14.8, "%"),
+    }
+    write_table(with_metadata(table(launch("k", busy)), {"schema_version": SCHEMA_VERSION}), tmp_path / "run.parquet")
+    told = called_here("report", "run.parquet", "--format", "digest", cwd=tmp_path).out
+    assert "time not known in 1 launch; bound by SM: SM 69.6 % and memory 14.8 % of their peaks" in told
+
+
 def test_a_bound_by_shapes_is_called_an_estimate_also_where_some_launches_have_no_shapes() -> None:
     trace = SHARED / "reports/kineto/AMD-AGI__TraceLens__h100__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
     lines = called_here("report", "--format", "digest", str(trace), cwd=SAMPLES).out.splitlines()
