@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncu_tools.history.change_points import Shift
+from ncu_tools.history.change_points import Mask, Shift
 from ncu_tools.history.changes import NEAR, FoundChange, Moves, moves_in
 from ncu_tools.history.quantities import CODE, CYCLES, LAUNCHES, MACHINE, METHOD, NOISE, TIME, quantities
 from ncu_tools.history.series import EVERY, History
@@ -74,9 +74,12 @@ class _Signs:
     of_code_alone: bool
 
 
-def changes_of(history: History) -> list[HistoryChange]:
-    """Every change of a history with its cause, in the order of runs, and of quantities within one."""
-    moves = moves_in(history)
+def changes_of(history: History, asked: Mask | None = None) -> list[HistoryChange]:
+    """Every change of a history with its cause, in the order of runs, and of quantities within one.
+
+    `asked` is true for the series that somebody looks at, as for `moves_in`.
+    """
+    moves = moves_in(history, asked)
     judge = _Judge(history, moves)
     order = list(quantities())
     changes = [judge.judged(one) for one in moves.found]

@@ -79,7 +79,7 @@ class Shift:
     end: int = 0
 
 
-def limit_for(series: int) -> float:
+def limit_for(series: float) -> float:
     """The limit, in normal deviates, at which one of so many series has changed (Bonferroni).
 
     However many are watched, one of them alarms without a change as rarely as one series alone.
@@ -87,10 +87,12 @@ def limit_for(series: int) -> float:
     return -NormalDist().inv_cdf(NormalDist().cdf(-LIMIT) / max(series, 1))
 
 
-def _limits_for(series: int) -> Floats:
-    """The limit at each of `LENGTHS`: the least where `LIKELY_STEPS` reach it if the level before is known."""
-    limit, (smallest, largest) = limit_for(series), LIKELY_STEPS
-    likely = ((limit / largest) ** 2 < LENGTHS) & ((limit / smallest) ** 2 > LENGTHS)
+def _limits_for(watched: Floats) -> Floats:
+    """The limit of each series at each of `LENGTHS`, shape (lengths, series): the least where `LIKELY_STEPS` reach it
+    if the level before is known."""
+    limit, (smallest, largest) = np.array([limit_for(series) for series in watched.tolist()]), LIKELY_STEPS
+    lengths = LENGTHS[:, None]
+    likely = ((limit / largest) ** 2 < lengths) & ((limit / smallest) ** 2 > lengths)
     return np.where(likely, limit, limit + UNLIKELY)
 
 
@@ -214,21 +216,21 @@ def _moments(number: Floats, total: Floats, squares: Floats) -> tuple[Floats, Fl
     return number, mean, np.maximum(squares - total * mean, 0.0)
 
 
-def first_alarms(logs: Floats, of_others: Floats, floor: Floats, watched: int) -> list[tuple[int, int, int]]:
+def first_alarms(logs: Floats, of_others: Floats, floor: Floats, watched: Floats) -> list[tuple[int, int, int]]:
     """(series, begin, found) of every alarm, as it comes while runs are added: shape (runs, series), logarithms.
 
-    `of_others` is the spread that is believed while a series has few runs, `floor` the least spread; one per series.
-    `watched` is how many series there are in all.
+    Of each series: `of_others` is the spread that is believed while it has few runs, `floor` the least spread,
+    `watched` as one of how many it is watched.
     """
     levels, limits = _Levels(logs[0], of_others, floor), _limits_for(watched)
     found = []
     for run, values in enumerate(logs):
         levels.add(run, values)
-        limit = limits[:, None] - np.where(run - levels.begun < EARLY, EARLIER, 0.0)
+        limit = limits - np.where(run - levels.begun < EARLY, EARLIER, 0.0)
         beyond = np.abs(levels.deviates(run)) - limit
         for series in np.flatnonzero(beyond.max(axis=0) > 0).tolist():
             since = logs[levels.begun[series] : run + 1, series]
-            begin = _begin(beyond[:, series], since, limit[:, series], watched)
+            begin = _begin(beyond[:, series], since, limit[:, series], float(watched[series]))
             if begin is not None:
                 begin += int(levels.begun[series])
                 found.append((series, begin, run))
@@ -236,7 +238,7 @@ def first_alarms(logs: Floats, of_others: Floats, floor: Floats, watched: int) -
     return found
 
 
-def _begin(beyond: Floats, logs: Floats, limit: Floats, watched: int) -> int | None:
+def _begin(beyond: Floats, logs: Floats, limit: Floats, watched: float) -> int | None:
     """Where a series changed, as an index into its logarithms: where it is furthest beyond the limit of a length and
     permutations bear that out; or None."""
     for place in np.argsort(-beyond, kind="stable").tolist():
@@ -248,7 +250,7 @@ def _begin(beyond: Floats, logs: Floats, limit: Floats, watched: int) -> int | N
     return None
 
 
-def differ(before: Floats, after: Floats, limit: float, watched: int = 1) -> bool:
+def differ(before: Floats, after: Floats, limit: float, watched: float = 1) -> bool:
     """True if runs differ from those before by so many normal deviates, by permutations, or do not overlap at all."""
     before, after = before[~np.isnan(before)][-MOST_COMPARED:], after[~np.isnan(after)]
     if not len(before) or not len(after):
@@ -280,7 +282,7 @@ def chance(before: Floats, after: Floats) -> float:
     return float(ways[-1].sum()) / math.comb(len(every), len(after))
 
 
-def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, watched: int) -> list[Shift]:
+def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, watched: Floats) -> list[Shift]:
     """The changes of noisy values, shape (runs, series), positive; each placed where all runs together say it began.
 
     Changes of one series that follow each other in one direction, within `WINDOW` runs, are one drift.
@@ -293,7 +295,7 @@ def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, watched: 
     return [
         shift
         for series, alarms in by_series.items()
-        for shift in _placed(series, logs[:, series], alarms, float(floor[series]), limit_for(watched))
+        for shift in _placed(series, logs[:, series], alarms, float(floor[series]), limit_for(watched[series]))
     ]
 
 

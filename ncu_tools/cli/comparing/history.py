@@ -128,6 +128,7 @@ def command(
 
     Counts come first (launches, instructions, FLOPs, bytes, registers, spills): any step of them is a change. Cycles
     and times change where the runs before and after differ by more than their spread; a drift adds up until they do.
+    The fewer kernels are watched (--kernel), the sooner a change of time is found; hot ones sooner than cold ones.
     Each change has its likely cause, with what was seen: code (counts moved), method (launches, grids, versions),
     machine (only the clock or the device), or noise (none of these).
 
@@ -145,6 +146,8 @@ def command(
       ncu-bench history reports --series --quantity time --format csv
       ncu-bench history runs --commit monday=1f3a5c7 --commit tuesday=9e2b4d6
     """
+    import numpy as np
+
     from ncu_tools.compare.gate import WINDOW, evaluate, exit_code, parse_gate
     from ncu_tools.history.causes import changes_of
     from ncu_tools.history.held import held
@@ -170,7 +173,8 @@ def command(
     newest = history.runs[-1]
     write_junit(junit, {newest: outcomes})
     with_changes = not how.series or output is not None
-    changes = [one for one in changes_of(history) if _is_wanted(history, one, how)] if with_changes else []
+    asked = np.array([_is_named(history, series, how.kernel) for series in range(len(history.names))])
+    changes = [one for one in changes_of(history, asked) if _is_wanted(history, one, how)] if with_changes else []
     shown = _series(history, how, output_format) if how.series else _changes(history, changes, how, output_format)
     shown.extra["gates"] = rows_of_gates({newest: outcomes})
     if output is not None:

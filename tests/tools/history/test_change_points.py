@@ -31,7 +31,7 @@ def noisy(level: float, count: int, spread: float = 0.01) -> Floats:
 def found(*parts: Floats, of_others: float = 0.01, floor: float = 1e-4, series: int = 1) -> list[Shift]:
     """The shifts of one series that is made of parts."""
     values = np.concatenate(parts)[:, None]
-    return shifts_of_values(values, np.array([of_others]), np.array([floor]), series)
+    return shifts_of_values(values, np.array([of_others]), np.array([floor]), np.array([series], float))
 
 
 class TestCounts:
@@ -127,7 +127,7 @@ class TestNoisyValues:
 
     def test_are_judged_each_alone(self) -> None:
         values = np.stack([noisy(100, 40), np.concatenate([noisy(5, 20), noisy(6, 20)])], axis=1)
-        shifts = shifts_of_values(values, np.full(2, 0.01), np.full(2, 1e-4), 2)
+        shifts = shifts_of_values(values, np.full(2, 0.01), np.full(2, 1e-4), np.full(2, 2.0))
         assert [(one.series, one.begin) for one in shifts] == [(1, 20)]
 
     def test_begin_where_all_runs_say_and_not_where_the_alarm_took_them_to(self) -> None:

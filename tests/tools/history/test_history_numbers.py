@@ -98,23 +98,37 @@ class TestLimits:
             least = limit_for(series)
             likely = [(least / 1.95) ** 2 < length < (least / 1.2) ** 2 for length in LENGTHS.tolist()]
             assert len(set(likely)) == 2
-            assert change_points._limits_for(series).tolist() == [least if one else least + 0.8 for one in likely]
+            limits = change_points._limits_for(np.full(2, series, float))
+            assert limits[:, 1].tolist() == [least if one else least + 0.8 for one in likely]
 
-    def test_are_lower_while_a_level_is_new(self) -> None:
-        steps = []
-        for before in (35, 36, 37):
-            logs = 0.01 * np.random.default_rng(11).standard_normal((before + 5, 1))
-            logs[before:] = logs[:before].mean() + 0.0205
-            found = change_points.first_alarms(logs, np.array([0.01]), np.array([1e-4]), 1)
-            steps.append([run - before for _, _, run in found][:1])
-        assert steps[0] <= steps[2]
+    def test_are_lower_while_a_level_is_new(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def found(known: int) -> int:
+            logs = 0.01 * np.random.default_rng(11).standard_normal((known + 5, 200))
+            logs[known:] += 0.02
+            return len(first_alarms(logs))
+
+        of_a_new_level = found(30)
+        monkeypatch.setattr(change_points, "EARLIER", 0.0)
+        assert of_a_new_level > found(30)
+
+    def test_are_lower_for_a_series_that_is_watched_as_one_of_fewer(self) -> None:
+        logs = 0.01 * np.random.default_rng(3).standard_normal((26, 2))
+        logs[20:] += 0.022
+        logs[:, 1] = logs[:, 0]
+        assert {series for series, _, _ in first_alarms(logs, np.array([2.0, 500.0]))} == {0}
+
+
+def first_alarms(logs: Floats, watched: Floats | None = None) -> list[tuple[int, int, int]]:
+    """The alarms of series with a spread of 1 %."""
+    each = np.ones(logs.shape[1])
+    return change_points.first_alarms(logs, 0.01 * each, 1e-4 * each, each if watched is None else watched)
 
 
 def test_series_on_two_levels_do_not_alarm_however_many_there_are() -> None:
-    random = np.random.default_rng(5)
+    random, each = np.random.default_rng(5), np.ones(100)
     logs = 0.01 * random.standard_normal((80, 100)) + 0.1 * (random.random((80, 100)) < 0.1)
-    assert change_points.first_alarms(logs, np.full(100, 0.02), np.full(100, 0.001), 100) == []
-    assert len(change_points.first_alarms(logs, np.full(100, 0.02), np.full(100, 0.001), 1)) < 16
+    assert change_points.first_alarms(logs, 0.02 * each, 0.001 * each, 100 * each) == []
+    assert len(change_points.first_alarms(logs, 0.02 * each, 0.001 * each, each)) < 16
 
 
 class TestWhatRunsDifferBy:
@@ -319,3 +333,25 @@ def test_the_last_known_value_of_a_series_is_carried_on() -> None:
     values = np.array([[np.nan, 1], [2, np.nan], [np.nan, np.nan], [3, 4]])
     carried = change_points._last_known(values)
     assert carried == pytest.approx(np.array([[np.nan, 1], [2, 1], [2, 1], [3, 4]]), nan_ok=True)
+
+
+class TestWhereManyAreWatched:
+    def test_a_change_is_found_sooner_of_a_hot_kernel_and_of_one_that_is_asked_for(self) -> None:
+        deviations = 0.01 * np.random.default_rng(4).standard_normal((25, 40))
+        deviations[:, 1] = deviations[:, 0]
+        deviations[20:, :2] += 0.025
+        level = np.full(40, 100.0)
+        level[0] = 10_000
+        runs = [
+            [launch for at, us in enumerate(row) for launch in counted(f"kernel_{at}", us)]
+            for row in level * np.exp(deviations)
+        ]
+        watched = history(*runs)
+        cold = watched.names.index("kernel_1")
+        times_of = [
+            {one.series for one in changes_of(watched, asked) if one.quantity == "time"}
+            for asked in (None, np.arange(40) == cold)
+        ]
+        assert watched.names.index("kernel_0") in times_of[0]
+        assert cold not in times_of[0]
+        assert cold in times_of[1]
