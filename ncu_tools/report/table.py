@@ -225,6 +225,11 @@ def to_text(table: Table, width: int | None, *, full_names: bool = False, colour
     return _wrapped(columns, cells, styles, sizes, full_names=full_names)
 
 
+def left_out(table: Table, width: int | None) -> int:
+    """How many columns have no room in a text of this width."""
+    return len(table.shown_columns()) - len(_layout(table, width, full_names=False)[0])
+
+
 def _wraps(column: Column, *, full_names: bool) -> bool:
     return column.prose or (column.is_wide and full_names)
 

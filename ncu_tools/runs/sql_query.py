@@ -28,6 +28,10 @@ BELOW_THE_MESSAGE = re.compile(r"\n\nLINE |, due to the following Python excepti
 """DuckDB's additions after its message: a picture of the line, or the traceback of a missing module."""
 
 
+SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
+"""A question for the names of the tables, which DuckDB does not know before a query names them."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """The result of a query: column names, whether each is numeric, and rows. NULL is None."""
@@ -75,6 +79,8 @@ def query(sql: str, tables: dict[str, QueryTable]) -> Answer:
     Raises `NcuBenchError` without DuckDB and for damaged launches, `WrongUsage` if the text is not one query or DuckDB
     refuses it, with DuckDB's message and, for wrong names or syntax, the columns with any value.
     """
+    if SHOW_TABLES.fullmatch(sql):
+        return Answer(["name"], [False], [(name,) for name in tables])
     duckdb = _duckdb()
     with duckdb.connect(":memory:", config=CONFIGURATION) as connection:
         for name, table in tables.items():

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import format_option, machine_option, progress, show
-from ncu_tools.report.table import Column, Table
+from ncu_tools.cli.options import format_option, machine_option, progress, show, terminal_width
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.table import Column, Table, left_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,12 +68,17 @@ def command(run: str, sql: str, machine: Machine | None, output_format: str, onl
     read = _points if is_bench(run) else _ranges if is_warp_trace(run) else _of_launches
     tables, notes = read(run, machine, only)
     answer = query(sql, tables)
-    columns = [_column(name, number) for name, number in zip(answer.columns, answer.numbers, strict=True)]
+    asked = zip(answer.columns, answer.numbers, strict=True)
+    columns = [_column(place, name, number) for place, (name, number) in enumerate(asked)]
     nested = output_format == "json"
     rows = [
         {name: _plain(value, nested) for name, value in zip(answer.columns, row, strict=True)} for row in answer.rows
     ]
-    show(AnswerTable("query", columns, rows, notes), output_format)
+    table = AnswerTable("query", columns, rows, notes)
+    if output_format == "text" and (more := left_out(table, terminal_width())):
+        has = counted(more, "more column has", "more columns have")
+        table.notes = [*notes, Note(f"{has} no room; --wide shows all", NoteKind.MORE, "columns")]
+    show(table, output_format)
 
 
 def _of_launches(run: str, machine: Machine | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
@@ -177,9 +184,9 @@ def _metrics(launches: QueryTable) -> QueryTable:
     return QueryTable(table, lambda: table().column_names)
 
 
-def _column(name: str, number: bool) -> Column:
-    """A column titled by its name, as the meaning of a computed column is unknown."""
-    return Column(name, name, "number") if number else Column(name, name, wide=True)
+def _column(place: int, name: str, number: bool) -> Column:
+    """A column titled by its name, as the meaning of a computed column is unknown; the last ones are dropped first."""
+    return Column(name, name, "number" if number else "text", wide=not number, spare=place)
 
 
 def _plain(value: Any, nested: bool) -> Any:

@@ -168,6 +168,20 @@ class TestAMistake:
             answer("SELECT 1")
 
 
+def test_a_wide_answer_keeps_its_first_columns_numbers_too_and_counts_those_without_room() -> None:
+    found = ask("SELECT * FROM kernels")
+    title = found.stdout.splitlines()[0].split()
+    assert title[:3] == ["kernel", "launches", "time_total_ns"]
+    asked = json.loads(ask("SELECT * FROM kernels", "--format", "json").stdout)["columns"]
+    assert title == list(asked)[: len(title)]
+    assert f"{len(asked) - len(title)} more columns have no room; --wide shows all" in found.stderr
+    assert "no room" not in ask("SELECT kernel, launches FROM kernels").stderr
+
+
+def test_the_tables_that_may_be_named_are_shown() -> None:
+    assert ask("show tables;", "--format", "csv").stdout.split() == ["name", "launches", "kernels", "rules", "metrics"]
+
+
 def test_a_streamed_report_is_queried_like_any_other(tmp_path: Path) -> None:
     report, launches = tmp_path / "big.csv", tmp_path / "launches.parquet"
     generate.write("long", report, 2)
