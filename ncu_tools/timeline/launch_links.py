@@ -96,7 +96,8 @@ def _lost_launches(activity: Activity, call: Integers, shared: Mask) -> tuple[di
     """The launches of each process without a record, but for those that may still have stood in the queue at the end.
 
     These are the ones so near to the end as any launch took to begin, and those behind the last one with a record.
-    Launches that a capture records run nothing. As many as kernels that have the number of another launch are not lost.
+    Launches that a capture records run nothing, and those without a number nothing that is looked at. As many as
+    kernels that have the number of another launch are not lost.
     """
     calls, limits = activity.calls, facts()["impossible"]
     launches = calls_named(calls, limits["kernel_launch"]) | calls_named(calls, limits["graph_launch"])
@@ -106,7 +107,7 @@ def _lost_launches(activity: Activity, call: Integers, shared: Mask) -> tuple[di
     lost = every = 0
     unseen = np.unique(calls.owner[launches & ~has_record]).tolist()
     for process in sorted({calls.owners[owner][0] for owner in unseen}):
-        own = launches & calls.of_process(process) & ~_captured(activity, process)
+        own = launches & calls.of_process(process) & ~_captured(activity, process) & (calls.correlation != MISSING)
         own &= calls.start <= _last_that_ran(activity, call, process)
         found[process] = calls.start[own & ~has_record]
         lost, every = lost + len(found[process]), every + int(own.sum())

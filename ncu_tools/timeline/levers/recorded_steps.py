@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 from ncu_parsers.timelines.activity.activity import (
+    MISSING,
     Activity,
     ApiCalls,
     Dependencies,
@@ -80,7 +81,9 @@ def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
         return activity
     operations = activity.operations
     rows = np.flatnonzero((operations.start >= steps.start) & (operations.start < steps.end))
-    call = launching_calls(activity)[rows]
+    every = launching_calls(activity)
+    call = every[rows]
+    calls = _launching(activity.calls, every, call)
     launched = activity.calls.start[call[call >= 0]]
     since = steps.start if steps.is_rest else min(int(launched.min(initial=steps.start)), steps.start)
     until = max(steps.end, int(operations.end[rows].max(initial=steps.end)))
@@ -90,7 +93,7 @@ def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
     return replace(
         activity,
         operations=operations.at(rows),
-        calls=_within(activity.calls, since, until),
+        calls=_within(calls, since, until),
         ranges=_within(activity.ranges, since, until),
         overheads=_within(activity.overheads, since, until),
         event_waits=waits.at((waits.start >= since) & (waits.start < until)),
@@ -99,6 +102,14 @@ def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
         as_written=None,
         dependencies=_renumbered(activity.dependencies, place),
     )
+
+
+def _launching(calls: ApiCalls, every: Integers, kept: Integers) -> ApiCalls:
+    """The calls, without the correlation of those whose operations (rows `every`) are none of the `kept` ones."""
+    elsewhere = np.zeros(len(calls), np.bool_)
+    elsewhere[every[every >= 0]] = True
+    elsewhere[kept[kept >= 0]] = False
+    return replace(calls, correlation=np.where(elsewhere, MISSING, calls.correlation))
 
 
 def _within(table: OfHost, since: int, until: int) -> OfHost:

@@ -40,6 +40,7 @@ from ncu_parsers.timelines.activity.activity import (
     in_order,
     narrow,
 )
+from ncu_parsers.timelines.activity.recording import called_as, launching_call
 from ncu_parsers.timelines.nsys.database import Database, opened
 from ncu_parsers.timelines.nsys.devices import read_devices
 from ncu_parsers.timelines.nsys.gpu_metrics import read_gpu_metrics
@@ -118,6 +119,8 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
     operations, notes = _operations(database, strings, window)
     calls = _calls(database, strings, window, operations.correlation)
     operations = _of_one_process(operations, calls)
+    if window is not None:
+        calls = _launching_here(database, operations, calls)
     last = max((int(table.end.max()) for table in (operations, calls) if len(table)), default=0)
     if window is not None and whole is not None:
         last = whole.end
@@ -335,6 +338,26 @@ def _calls(database: Database, strings: dict[int, str], window: Window | None, c
     columns = in_order(found.columns)
     columns["correlation"] = columns.pop("correlationId")
     return columns_of(ApiCalls, {**columns, "owners": owners_of(threads)}, names.texts)
+
+
+def _launching_here(database: Database, operations: GpuOperations, calls: ApiCalls) -> ApiCalls:
+    """The calls of a window, without the correlation of those whose operations ran at another time.
+
+    A launch that keeps its number and has no operation is one whose record was lost.
+    """
+    elsewhere = calls.correlation != MISSING
+    here = launching_call(operations, calls)
+    elsewhere[here[here >= 0]] = False
+    numbers, correlation = calls.correlation[elsewhere], calls.correlation.copy()
+    for table in ACTIVITIES.values() if len(numbers) else ():
+        if "correlationId" in database.columns(table):
+            between = f"correlationId BETWEEN {numbers.min()} AND {numbers.max()}"
+            names = ("start", "end", "globalPid", "correlationId")
+            for columns, _ in database.rows_in_blocks(table, *names, condition=between):
+                call = called_as(process_of(columns["globalPid"]), columns["correlationId"], calls)
+                call = call[_are_timed(columns) & (call >= 0)]
+                correlation[call[elsewhere[call]]] = MISSING
+    return replace(calls, correlation=correlation)
 
 
 def _overheads(database: Database, window: Window | None) -> Overheads:

@@ -18,8 +18,11 @@ US, MS = 1_000, 1_000_000
 COMPILED = 50 * MS
 
 
-def after_compiling(marked: bool) -> Activity:
-    """One kernel, 50 ms of the host, then five times the same three kernels of 1 ms, 0.2 ms apart."""
+def after_compiling(marked: bool, ahead: bool = False) -> Activity:
+    """One kernel, 50 ms of the host, then five times the same three kernels of 1 ms, 0.2 ms apart.
+
+    If `ahead`, the first of these was launched 30 ms before, and another kernel behind it that ran on another stream.
+    """
     operations, calls, ranges = [Operation(10 * US, 20 * US, "warm", 1)], [Call(0, 5 * US, correlation=1)], []
     for step in range(5):
         begin = COMPILED + 4 * MS * step
@@ -29,6 +32,10 @@ def after_compiling(marked: bool) -> Activity:
             operations.append(Operation(start, start + MS, name, number))
         if marked:
             ranges.append(Range(begin - 10 * US, begin + 4 * MS - 20 * US, f"ProfilerStep#{step}"))
+    if ahead:
+        calls[1] = calls[1]._replace(start=20 * MS, end=20 * MS + 5 * US)
+        calls.append(Call(25 * MS, 25 * MS + 5 * US, correlation=99))
+        operations.append(Operation(25 * MS + 8 * US, 26 * MS, "other", 99, stream=8))
     return recording(operations, calls, ranges)
 
 
@@ -65,6 +72,14 @@ def test_what_names_operations_by_their_rows_still_does_after_the_cut() -> None:
     assert (cut.dependencies.before.tolist(), cut.dependencies.after.tolist()) == ([0], [1])
     assert cut.fact is not None
     assert cut.fact.tolist() == list(range(1, 16))
+
+
+def test_a_launch_whose_kernel_ran_before_the_steps_is_none_without_a_record() -> None:
+    """The first kernel that repeats was launched 30 ms ahead, and then another one that ran at once."""
+    found = recorded_steps(after_compiling(marked=False, ahead=True))
+    assert (found.start, found.end) == (COMPILED, COMPILED + 16 * MS)
+    advice = advice_on_recording(after_compiling(marked=False, ahead=True))
+    assert not any("no record" in note for note in advice.notes)
 
 
 def behind_earlier_work(first_ends: int = 30 * US) -> Activity:
