@@ -238,7 +238,8 @@ def _gpu(
     found, how, step_notes = step_windows(activity, process, operations, call, step)
     if step is not None and not found and activity.whole is None:
         return None
-    windows = _clipped(found, looked_at)
+    windows, cut = _clipped(found, looked_at)
+    step_notes = [*step_notes, *cut]
     whole = _whole(activity, process, operations, windows, looked_at)
     window = IntervalSet.between(whole.start, whole.end)
     work = GpuWork.of(operations)
@@ -361,12 +362,21 @@ def _launched(activity: Activity, call: Integers) -> LaunchTimes:
     )  # fmt: skip
 
 
-def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> list[StepWindow]:
+def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> tuple[list[StepWindow], list[str]]:
+    """The steps that lie wholly in the time of --trim, else what is left of those that it cuts, and what to say."""
     if looked_at is None:
-        return list(windows)
+        return list(windows), []
     low, high = int(looked_at.start[0]), int(looked_at.end[0])
-    cut = [StepWindow(one.name, max(one.start, low), min(one.end, high)) for one in windows]
-    return [one for one in cut if one.end > one.start]
+    here = [one for one in windows if one.start < high and one.end > low]
+    whole = [one for one in here if low <= one.start and one.end <= high]
+    if len(whole) == len(here):
+        return whole, []
+    if whole:
+        left_out = len(here) - len(whole)
+        are = "is" if left_out == 1 else "are"
+        return whole, [f"{left_out} of {len(here)} steps {are} cut by --trim, and left out"]
+    cut = [replace(one, start=max(one.start, low), end=min(one.end, high)) for one in here]
+    return cut, ["--trim cuts every step: numbers are of what is left of them"]
 
 
 def _with_evidence(step: TimelineStep, longest: Sequence[LongGap]) -> TimelineStep:

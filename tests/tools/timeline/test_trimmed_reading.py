@@ -14,6 +14,7 @@ from ncu_parsers.timelines.activity.activity import Activity, Window
 from ncu_parsers.timelines.nsys.nsys_activity import read_sqlite
 
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
+from ncu_tools.timeline.launch_links import launch_links
 from ncu_tools.timeline.timeline import timeline
 from tests.support.nightly import one_in
 from tests.support.ran import ran
@@ -49,6 +50,7 @@ def test_a_time_of_a_real_recording_has_the_same_figures_read_alone(path: Path, 
     assert len(part.ranges) < len(whole.ranges)
     assert len(part.operations) < len(whole.operations)
     assert parts(part, trim) == parts(whole, trim)
+    assert launch_links(part).lost == launch_links(whole).lost == {}
 
 
 def recorded(folder: Path) -> Path:
@@ -91,6 +93,30 @@ def test_a_recording_beyond_the_memory_limit_is_refused_with_the_way_to_read_a_p
     assert "more memory than 2GB" in refused.stderr
     assert "--trim 10s,20s. Or give it more memory: --memory-limit 8GB" in refused.stderr
     assert "--trim" not in ran("timeline", str(path), "--trim", "1ms,2ms").stderr
+
+
+def test_steps_that_the_time_cuts_are_left_out_where_others_are_whole(tmp_path: Path) -> None:
+    path, step = recorded(tmp_path), re.compile("^step")
+    for trim, names, said in (
+        (Window(13 * MS, 46 * MS), ["step 3", "step 4"], "GPU 0: 2 of 4 steps are cut by --trim, and left out"),
+        (Window(13 * MS, 16 * MS), ["step 2"], "GPU 0: --trim cuts every step: numbers are of what is left of them"),
+        (Window(9 * MS, 30 * MS), ["step 2", "step 3"], "GPU 0: 1 of 3 steps is cut by --trim, and left out"),
+        (Window(9 * MS, 28 * MS), ["step 2", "step 3"], None),
+    ):
+        found = timeline(read(path, trim), trim=trim, step=step)
+        assert [one.name for one in found.gpus[0].steps] == names
+        assert [note for note in found.notes if "--trim" in note] == ([said] if said else [])
+
+
+def test_a_launch_that_ran_at_another_time_has_a_record_and_others_have_none(tmp_path: Path) -> None:
+    """Kernels of another stream, launched with those of the time, run 1 s later; no kernel is known of one launch."""
+    calls = [call(1000 * step, step) for step in range(1, 41)]
+    kernels = [kernel(1000 * step + 500, step, end=1000 * step + 900) for step in range(1, 41, 2)]
+    later = [{**kernel(1_000_000_000 + step, step), "streamId": 9} for step in range(2, 41, 2) if step != 20]
+    path = database(tmp_path / "t.sqlite", {KERNELS: [*kernels, *later], CALLS: [{**one, "nameId": 2} for one in calls]},
+                    ("void gemm<1>(int)", "cudaLaunchKernel_v7000"))  # fmt: skip
+    found = launch_links(read(path, Window(5_000, 35_000)))
+    assert {process: moments.tolist() for process, moments in found.lost.items()} == {7: [20_000]}
 
 
 def test_a_time_without_a_step_of_that_name_says_so(tmp_path: Path) -> None:
