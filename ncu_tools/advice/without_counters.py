@@ -16,6 +16,9 @@ from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.source.spread.sampled_bytes import bytes_in
 
 COUNT = "ncu --set full counts what bounds it (ncu-bench profile --tool ncu)"
+PEERS = "waits for peers"
+"""The role in roles.toml of kernels that are not sent to ncu: replayed, they wait for the other ranks for ever."""
+OF_RANKS = "It waits for other GPUs; which comes last, traces of all ranks say: ncu-bench advise RANK0 RANK1 ..."
 ON_A_CPU = (
     "these are operators of a CPU, of which no counters are read: ncu-bench advise MODEL --check measures what"
     " compiling and another memory layout bring here"
@@ -32,14 +35,14 @@ def without_counters(launches: pa.Table, timeline: SampledTimeline | None = None
     rows = {row.kernel: row for row in hotspots(launches, ceilings_of(launches)).rows}
     sampled, moved = sampled_means(launches), bytes_in(timeline) if timeline is not None else {}
     on_a_cpu, found = of_a_cpu(launches), []
-    advice = "" if on_a_cpu else f". {why_no_ncu_for(launches) or COUNT}"
+    advice = why_no_ncu_for(launches) or COUNT
     for kernel in kernels:
         row, of_gpu = rows.get(kernel.name), sampled.get(kernel.name, {})
         facts = facts_of(kernel, row, of_gpu, moved.get(kernel.name))
-        says = f"{in_words(facts, bound_of(of_gpu, row), of_gpu)}{advice}"
-        found.append(
-            KernelAdvice(kernel, [], bound_of(of_gpu, row), role_of(kernel.name) or NOT_COLLECTED, says, known=facts)
-        )
+        role, says = role_of(kernel.name), in_words(facts, bound_of(of_gpu, row), of_gpu)
+        if not on_a_cpu:
+            says += f". {OF_RANKS if role == PEERS else advice}"
+        found.append(KernelAdvice(kernel, [], bound_of(of_gpu, row), role or NOT_COLLECTED, says, known=facts))
     notes = [Note(CLASSES, NoteKind.METHOD)] if any(one.known for one in found) else []
     notes += [Note(ON_A_CPU, NoteKind.METHOD)] if on_a_cpu else []
     return Advice(found, sum(kernel.total_ns for kernel in kernels), [*notes])

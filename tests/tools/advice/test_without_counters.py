@@ -71,6 +71,13 @@ def test_a_kernel_with_nothing_but_its_time_is_said_to_have_that_alone() -> None
     assert found["evidence"] == []
 
 
+def test_a_kernel_that_waits_for_other_gpus_is_not_sent_to_ncu() -> None:
+    (found,) = rows_of(without_counters(table(launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", {}, ns=1e7))))
+    assert "ncu --set full" not in found["says"]
+    assert found["says"].endswith("ncu-bench advise RANK0 RANK1 ...")
+    assert "ncu --set full" in row()["says"]
+
+
 def test_a_busy_resource_bounds_it_and_each_number_has_its_class() -> None:
     found = row(sampled_dram_pct=82.0, sampled_tensor_active_pct=12.0)
     assert found["roof"] == "DRAM"
