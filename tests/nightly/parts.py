@@ -41,8 +41,8 @@ CHUNK = 50_000
 """Inputs of a chunk elsewhere: most of its time is not the six seconds in which the parsers are imported and instrumented."""
 
 FORMATS = (
-    "csv-raw", "csv-raw-fast", "csv-details", "csv-details-fast", "nsys-sqlite", "kineto", "rocprofv3", "xplane",
-    "parquet", "operators", "points",
+    "csv-raw", "csv-raw-fast", "csv-details", "csv-details-fast", "ncu-rep", "nsys-sqlite", "kineto",
+    "rocprofv3", "xplane", "pftrace", "parquet", "operators", "points",
 )  # fmt: skip
 """Formats of tests/fuzz/oracle."""
 

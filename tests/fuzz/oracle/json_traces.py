@@ -27,7 +27,7 @@ ODD: tuple[Any, ...] = (
 KEPT = (
     "kernel_name", "duration_ns", "start_ns", "device_id", "stream", "correlation_id", "grid", "block", "bytes", "operation",
 )  # fmt: skip
-UNNAMED = "(kernel without a name)"
+UNNAMED, NO_NAME = "(kernel without a name)", "(no name)"
 COPIES = {
     "MEMORY_COPY_HOST_TO_HOST": "HtoH", "MEMORY_COPY_HOST_TO_DEVICE": "HtoD", "MEMORY_COPY_DEVICE_TO_HOST": "DtoH",
     "MEMORY_COPY_DEVICE_TO_DEVICE": "DtoD",
@@ -72,7 +72,9 @@ def fast(origin: str) -> Callable[[Path], Reading]:
         has_losses = bool(found.lines[report.BROKEN]) or any(
             "ends early" in note or "cut off" in note for note in found.notes
         )
-        return Reading(rows_of(found.table), has_losses, excused_times(found.notes))
+        rows = rows_of(found.table)
+        lost_names = has_losses and any(row["kernel_name"] == NO_NAME for row in rows)
+        return Reading(rows, has_losses, [*excused_times(found.notes), *(["kernel_name"] if lost_names else [])])
 
     return read
 

@@ -1,4 +1,4 @@
-"""Planes of XLA's profiler, read by a protobuf reader of thirty lines."""
+"""Planes of XLA's profiler, read field by field."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from tests.fuzz.oracle.compared import Row
 from tests.fuzz.oracle.damage import NAMES, moved, real, seldom_damaged, whole
+from tests.fuzz.oracle.protobuf_wire import DAMAGE, Value, fields, signed, text
 from tests.support.other_timelines import XEvent, XLine, XPlane, xspace
 
 FARTHEST = 2**62
-Value = int | bytes
 
 
 def mutated(rng: random.Random) -> bytes:
@@ -36,86 +36,48 @@ def mutated(rng: random.Random) -> bytes:
 def slow(data: bytes) -> list[Row] | None:
     """The operations by start, the longer one first; None if the bytes are no whole messages."""
     try:
-        found = [row for number, plane in _fields(data) if number == 1 for row in _of_plane(plane)]
-    except (ValueError, IndexError, UnicodeDecodeError, AssertionError):  # damaged: a number where bytes should be
+        found = [row for number, plane in fields(data) if number == 1 for row in _of_plane(plane)]
+    except DAMAGE:
         return None
     return [row for _, row in sorted(found, key=lambda one: one[0])]
 
 
-def _fields(data: Value) -> Iterator[tuple[int, Value]]:
-    """Number and value of each field of a message."""
-    assert isinstance(data, bytes)
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        if key & 7 == 0:
-            value, at = _varint(data, at)
-            yield key >> 3, value
-            continue
-        length, at = (8, at) if key & 7 == 1 else (4, at) if key & 7 == 5 else _varint(data, at)
-        if at + length > len(data) or key & 7 not in (1, 2, 5):
-            raise ValueError("a field is cut off")
-        yield key >> 3, data[at : at + length]
-        at += length
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return value & 2**64 - 1, at
-
-
-def _signed(value: Value) -> int:
-    assert isinstance(value, int)
-    return value - 2**64 if value >= 2**63 else value
-
-
-def _text(value: Value) -> str:
-    assert isinstance(value, bytes)
-    return value.decode("utf-8")
-
-
 def _of_plane(plane: Value) -> Iterator[tuple[tuple[int, int], Row]]:
-    said = list(_fields(plane))
-    name = next((_text(value) for number, value in said if number == 2), "")
+    said = list(fields(plane))
+    name = next((text(value) for number, value in said if number == 2), "")
     device = re.fullmatch(r"/device:GPU:(\d+)", name)
     names, stats = ({}, {}) if device is None else (_names(said, 4), _names(said, 5))
     for number, line in said if device is not None else ():
         if number == 3:
-            yield from _of_line(dict(_fields(line)), list(_fields(line)), int(device[1]), names, stats)  # type: ignore[index]
+            yield from _of_line(dict(fields(line)), list(fields(line)), int(device[1]), names, stats)  # type: ignore[index]
 
 
 def _names(said: list[tuple[int, Value]], table: int) -> dict[int, str]:
     found = {}
     for number, entry in said:
         if number == table:
-            cells = dict(_fields(entry))
-            found[_signed(cells.get(1, 0))] = _text(dict(_fields(cells.get(2, b""))).get(2, b""))
+            cells = dict(fields(entry))
+            found[signed(cells.get(1, 0))] = text(dict(fields(cells.get(2, b""))).get(2, b""))
     return found
 
 
 def _of_line(
     line: dict[int, Value], said: list[tuple[int, Value]], device: int, names: dict[int, str], stats: dict[int, str]
 ) -> Iterator[tuple[tuple[int, int], Row]]:
-    stream = re.match(r"Stream #(\d+)", _text(line.get(2, b"")))
-    base = _signed(line.get(3, 0))
+    stream = re.match(r"Stream #(\d+)", text(line.get(2, b"")))
+    base = signed(line.get(3, 0))
     for number, event in said if stream is not None else ():
         if number != 4:
             continue
-        cells = list(_fields(event))
+        cells = list(fields(event))
         known = dict(cells)
-        offset, lasts = _signed(known.get(2, 0)), _signed(known.get(3, 0))
+        offset, lasts = signed(known.get(2, 0)), signed(known.get(3, 0))
         start, end = base + offset // 1000, base + (offset + lasts) // 1000
-        told = {
-            stats.get(_signed(dict(_fields(stat)).get(1, 0))): dict(_fields(stat)) for key, stat in cells if key == 4
-        }
+        told = {stats.get(signed(dict(fields(stat)).get(1, 0))): dict(fields(stat)) for key, stat in cells if key == 4}
         correlation = told.get("correlation_id", {}).get(3)
         if -FARTHEST < start <= end < FARTHEST:
             yield (start, -end), {
-                "kernel_name": names.get(_signed(known.get(1, 0))) or "(no name)", "operation": "kernel", "start_ns": start,
+                "kernel_name": names.get(signed(known.get(1, 0))) or "(no name)", "operation": "kernel", "start_ns": start,
                 "duration_ns": end - start, "device_id": device, "stream": stream[1],  # type: ignore[index]
                 "correlation_id": correlation,
             }  # fmt: skip
