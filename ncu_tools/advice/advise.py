@@ -219,7 +219,8 @@ def _why_none(kernel: MeasuredKernel, roof: str) -> tuple[str, str]:
             NOT_COLLECTED,
             "utilisations were not collected: ncu --set full, or --section SpeedOfLight, collects them",
         )
-    return NOTHING, f"{resources()[name]['title']} is busiest, for {percent(share)} of the time, and no lever is seen"
+    title = resources()[name]["title"]
+    return NOTHING, f"the busiest resource, {title}, works for {percent(share)} of the time, and no lever is seen"
 
 
 def _best_two(kernel: MeasuredKernel, ranked: Sequence[LeverAdvice], known: str) -> Together | None:

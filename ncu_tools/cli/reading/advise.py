@@ -109,7 +109,7 @@ def command(
 
     from ncu_tools.advice.next_metrics import in_a_sentence, next_metrics
     from ncu_tools.advice.nvidia_levers import answered_rules
-    from ncu_tools.cli.tables.advice.advice_text import advice_lines
+    from ncu_tools.cli.tables.advice.advice_text import advice_lines, joined_silent
     from ncu_tools.cli.tables.advice.explained_lever import lever_here
     from ncu_tools.cli.tables.advice.lever_commands import with_commands
     from ncu_tools.cli.tables.advice.nvidia_text import rows_of_rules, rule_lines
@@ -148,7 +148,7 @@ def command(
     if explain is not None:
         lines = list(lever_here(advice, rows, LEVERS_SHOWN if top is None else top, page_width(WIDEST)))
     else:
-        silent = [row for row in rows if row["lever"] is None][:SILENT_SHOWN]
+        silent = joined_silent([row for row in rows if row["lever"] is None])[:SILENT_SHOWN]
         lines = list(advice_lines(worth, silent, _together(advice), page_width(WIDEST)))
         lines += rule_lines(answered, page_width(WIDEST))
     echo_page(lines[1:] if lines and not lines[0] else lines, notes, head, widest=WIDEST)

@@ -136,6 +136,15 @@ def test_a_kernel_that_prepares_inputs_is_not_said_to_lack_the_counters_of_a_lev
     assert "counters that decide" not in alone
 
 
+def test_launches_of_other_lengths_without_a_lever_are_one_line_with_the_share_of_all(tmp_path: Path) -> None:
+    times = table(*(launch("norm", {}, ns=ns) for ns in (1e6, 1e6, 5e6)), launch("other", {}, ns=3e6))
+    write_table(with_metadata(times, {"schema_version": SCHEMA_VERSION}), tmp_path / "times.parquet")
+    text = called(str(tmp_path / "times.parquet")).out
+    assert [line.split(":")[0] for line in text.splitlines() if "of the time)" in line] == [
+        "  norm (70.0 % of the time)", "  other (30.0 % of the time)",
+    ]  # fmt: skip
+
+
 def test_two_reports_of_ncu_that_are_named_at_once_are_told_to_stand_against_each_other() -> None:
     told = called(CONFLICTS, "d08-print-fp.csv").err
     assert "no times of a timeline" in told

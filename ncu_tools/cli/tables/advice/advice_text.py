@@ -40,6 +40,16 @@ def advice_lines(levers: Sequence[Row], silent: Sequence[Row], together: Sequenc
             yield from hanging(f"  {names[row['kernel']]}{share}:", row["says"], width)
 
 
+def joined_silent(rows: Sequence[Row]) -> list[Row]:
+    """Rows without a lever, a row for those of one name that say the same of launches of other grids or lengths."""
+    joined: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        one = joined.setdefault((row["kernel"], row["says"]), {**row, "time_share": None})
+        if row["time_share"] is not None:
+            one["time_share"] = (one["time_share"] or 0.0) + row["time_share"]
+    return sorted(joined.values(), key=lambda one: -(one["time_share"] or 0.0))
+
+
 def shown_names(rows: Sequence[Row]) -> dict[str, str]:
     """Readable, unique names of kernels."""
     every = list(dict.fromkeys(row["kernel"] for row in rows))
