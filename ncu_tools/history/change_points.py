@@ -162,6 +162,10 @@ class _Levels:
         """Number, sum and sum of squares of the values."""
         self.ring = np.zeros((3, WINDOW + 1, count))
         self.begun = np.zeros(count, np.int64)
+        self.wild = np.zeros(count, np.int64)
+        """How many of the last values in a row are where the first of them was clipped, negative on the lower side."""
+        self.clipped_from = np.zeros((2, count))
+        """The level and the reach at the first of them."""
 
     def spread(self) -> Floats:
         """The deviation of a run around the level, with that of others while there are few runs."""
@@ -180,15 +184,24 @@ class _Levels:
         known, there = ~np.isnan(values), number > 0
         level, reach = total / np.maximum(number, 1), np.where(number < FEW, WILD_OF_FEW, WILD) * self.spread()
         value = np.nan_to_num(values) - self.origin
+        self._count_wild(np.where(known, value, np.nan), np.stack([level, reach]))
         value = np.where(there, np.clip(value, level - reach, level + reach), value)
         self.sums += np.where(known, np.stack([np.ones_like(value), value, value * value]), 0.0)
         self.ring[:, (run + 1) % (WINDOW + 1)] = self.sums
+
+    def _count_wild(self, value: Floats, now: Floats) -> None:
+        self.clipped_from = np.where(self.wild == 0, now, self.clipped_from)
+        off = value - self.clipped_from[0]
+        side = np.where(np.abs(off) > self.clipped_from[1], np.sign(off), 0).astype(np.int64)
+        wild = np.where((self.wild == 0) | (side == np.sign(self.wild)), self.wild + side, 0)
+        self.wild = np.where(np.isnan(value), self.wild, wild)
 
     def restart(self, series: int, begin: int, values: Floats) -> None:
         """Begin a series anew at run `begin`, with its logarithms from there on."""
         spread = float(self.spread()[series])
         known = values[~np.isnan(values)]
         self.of_others[series], self.origin[series], self.begun[series] = spread, np.median(known), begin
+        self.wild[series] = 0
         clipped = np.clip(values - self.origin[series], -WILD * spread, WILD * spread)
         parts = np.stack([np.ones_like(clipped), clipped, clipped**2])
         sums = np.cumsum(np.where(np.isnan(clipped), 0.0, parts), axis=1)
@@ -223,14 +236,17 @@ def first_alarms(logs: Floats, of_others: Floats, floor: Floats, watched: Floats
     `watched` as one of how many it is watched.
     """
     levels, limits = _Levels(logs[0], of_others, floor), _limits_for(watched)
+    too_many = np.array([_fewest_apart(one)[1] for one in watched.tolist()])
     found = []
     for run, values in enumerate(logs):
         levels.add(run, values)
         limit = limits - np.where(run - levels.begun < EARLY, EARLIER, 0.0)
         beyond = np.abs(levels.deviates(run)) - limit
-        for series in np.flatnonzero(beyond.max(axis=0) > 0).tolist():
+        for series in np.flatnonzero((beyond.max(axis=0) > 0) | (np.abs(levels.wild) >= too_many)).tolist():
             since = logs[levels.begun[series] : run + 1, series]
             begin = _begin(beyond[:, series], since, limit[:, series], float(watched[series]))
+            if begin is None:
+                begin = _begin_of_wild(since, abs(int(levels.wild[series])), float(watched[series]))
             if begin is not None:
                 begin += int(levels.begun[series])
                 found.append((series, begin, run))
@@ -250,14 +266,42 @@ def _begin(beyond: Floats, logs: Floats, limit: Floats, watched: float) -> int |
     return None
 
 
+def _begin_of_wild(logs: Floats, last: int, watched: float) -> int | None:
+    """Where the last logarithms, so many, begin that are all wild on one side, if they are apart from all before.
+
+    Clipped values move the level little and the spread much, so that a step of many spreads is beyond the limit late.
+    """
+    if last < _fewest_apart(watched)[1]:
+        return None
+    begin = int(np.flatnonzero(~np.isnan(logs))[-last])
+    return begin if _are_apart(logs[:begin], logs[begin:], watched) else None
+
+
+def _fewest_apart(watched: float) -> tuple[float, float]:
+    """How many runs before and after a change suffice where the sides do not overlap."""
+    return FEWEST_APART + math.log(watched, 10), FEWEST_APART + math.log(watched, 4)
+
+
+def runs_needed(series: int) -> int:
+    """From how many runs on the largest change of one of so many series is found by its values alone."""
+    return sum(map(math.ceil, _fewest_apart(max(series, 1))))
+
+
+def _are_apart(before: Floats, after: Floats, watched: float) -> bool:
+    """True if enough runs are on both sides of a change, and the sides do not overlap."""
+    before, after = before[~np.isnan(before)], after[~np.isnan(after)]
+    fewest = _fewest_apart(watched)
+    if len(before) < fewest[0] or len(after) < fewest[1]:
+        return False
+    return bool(before.min() > after.max() or after.min() > before.max())
+
+
 def differ(before: Floats, after: Floats, limit: float, watched: float = 1) -> bool:
     """True if runs differ from those before by so many normal deviates, by permutations, or do not overlap at all."""
     before, after = before[~np.isnan(before)][-MOST_COMPARED:], after[~np.isnan(after)]
     if not len(before) or not len(after):
         return False
-    overlap = before.min() <= after.max() and after.min() <= before.max()
-    fewest = FEWEST_APART + math.log(watched, 10), FEWEST_APART + math.log(watched, 4)
-    if not overlap and len(before) >= fewest[0] and len(after) >= fewest[1]:
+    if _are_apart(before, after, watched):
         return True
     odds = NormalDist().cdf(-limit)
     return 1 / math.comb(len(before) + len(after), len(after)) <= odds and chance(before, after) <= odds

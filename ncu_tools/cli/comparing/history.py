@@ -379,7 +379,25 @@ def _notes(history: History, changes: list[HistoryChange]) -> list[str]:
     notes = list(history.notes)
     if len(history.runs) < 2:
         notes.append("one run is no history: nothing can have changed")
+    elif not changes:
+        notes += _too_few_runs(history)
     return [*notes, *_often_changed(history, changes)]
+
+
+def _too_few_runs(history: History) -> list[str]:
+    """The note that a change of times alone would not be found yet, however large."""
+    from ncu_tools.history.change_points import runs_needed
+    from ncu_tools.history.quantities import TIME
+    from ncu_tools.numbers.number_format import counted, plural
+
+    needed = runs_needed(len(history.names))
+    if not history.has(TIME) or len(history.runs) >= needed:
+        return []
+    watched = counted(len(history.names), history.noun, plural(history.noun))
+    return [
+        f"no change of times may be seen in {len(history.runs)} runs: of {watched}, one shows from {needed} on; gates "
+        'hold the newest run against fewer, as --fail-on "time>5% of window:5"'
+    ]
 
 
 def _often_changed(history: History, changes: list[HistoryChange]) -> list[str]:

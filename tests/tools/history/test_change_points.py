@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from ncu_parsers.schema.tables import Floats
@@ -14,6 +16,7 @@ from ncu_tools.history.change_points import (
     limit_for,
     normal_deviates,
     ramp_in,
+    runs_needed,
     shifts_of_counts,
     shifts_of_values,
     spread_of,
@@ -113,6 +116,16 @@ class TestNoisyValues:
         steps = [found(noisy(100, 30), noisy(100 * np.exp(size), 15), series=100) for size in (0.02, 0.2)]
         assert steps[0][0].found > steps[1][0].found
         assert steps[1][0].found <= 35
+
+    @pytest.mark.parametrize("series", [1, 9, 257])
+    def test_of_many_spreads_are_found_in_as_few_runs_as_may_show_them(self, series: int) -> None:
+        """Values that are clipped as wild ones move the level little, and the spread much."""
+        after = math.ceil(3 + math.log(series, 4))
+        before = runs_needed(series) - after
+        for step in (1.3, 20.0):
+            (one,) = found(noisy(100, before, 0.002), noisy(100 * step, after, 0.002), floor=0.005, series=series)
+            assert (one.begin, one.found) == (before, before + after - 1)
+        assert found(noisy(100, before, 0.002), noisy(130, after - 1, 0.002), floor=0.005, series=series) == []
 
     def test_that_do_not_scatter_have_at_least_the_floor_as_spread(self) -> None:
         steady = [np.full(20, 100.0), np.full(10, 100.1)]

@@ -78,6 +78,13 @@ class TestTheTable:
         assert (done.exit_code, "no change found" in done.stdout) == (0, True)
         assert "one run is no history" in ran("history", str(tmp_path / "r1")).stderr
 
+    def test_says_where_runs_are_too_few_for_a_change_of_times(self, tmp_path: Path) -> None:
+        for number in range(6):
+            run_folder(tmp_path / f"r{number}", counted("gemm", 100), day(number + 1))
+        few = [str(tmp_path / f"r{number}") for number in range(5)]
+        assert "in 5 runs: of 1 kernel, one shows from 6 on" in ran("history", *few).stderr
+        assert "shows from" not in ran("history", str(tmp_path)).stderr
+
     def test_takes_registers_as_exact_however_often_they_move(self, tmp_path: Path) -> None:
         for number, registers in enumerate((32, 40, 32, 40, 32, 40)):
             run_folder(tmp_path / f"r{number}", counted("gemm", registers=registers), day(number + 1))
