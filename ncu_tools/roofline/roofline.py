@@ -166,7 +166,7 @@ def roofline(
     if look.follow:
         result.followed = _followed({name: one.signatures for name, one in points.items()}, look)
     _leave_out_empty_levels(result, look, list(runs.values()))
-    if look.levels != (DRAM,):
+    if look.levels != (DRAM,) and result.bytes_title not in (LEAST_BYTE, OPERATOR_BYTE):
         result.notes += on_missing_ceilings(result.levels, result.known, capability_of, list(runs.values()))
     _note_what_is_missing(result, plural(result.noun) if result.view == KERNELS else result.view)
     return result
@@ -400,7 +400,8 @@ def on_undrawn(undrawn: Sequence[Hotspot], every: Sequence[Hotspot], view: str) 
     both = whole if empty and unknown else 0.0
     words = [f"{reason}{_share(found, both)}: {_named(found)}" for reason, found in reasons if found]
     share = _share(spots, whole, " of the time")
-    return f"{len(spots)} of {len(every)} {view} have no place on the plot{share}; {'; '.join(words)}"
+    have = "has" if len(spots) == 1 else "have"
+    return f"{len(spots)} of {len(every)} {view} {have} no place on the plot{share}; {'; '.join(words)}"
 
 
 def _share(spots: Sequence[Hotspot], whole: float, words: str = "") -> str:

@@ -168,7 +168,7 @@ class TestIncompletePoints:
         path = sweep(tmp_path / "s", row("a"), row("b", expected_flops=None, expected_bytes=None))
         found = roofline_of(capsys, path)
         assert [one["flops_per_s"] for one in found["rows"]] == [2e12, None]
-        assert any(note.startswith("1 of 2 runs have no place on the plot") for note in found["notes"])
+        assert any(note.startswith("1 of 2 runs has no place on the plot") for note in found["notes"])
 
     def test_a_sweep_without_a_measured_point_is_refused(self, tmp_path: Path) -> None:
         path = sweep(tmp_path / "s", row(outcome="crashed", latency_mean_ns=None))

@@ -415,7 +415,7 @@ class TestRoofline:
         made = self.made()
         assert len(made.points) == 3  # type: ignore[attr-defined]
         assert len(made.drawable) == 2  # type: ignore[attr-defined]
-        assert any("1 of 3 kernels have no place on the plot" in note for note in made.notes)  # type: ignore[attr-defined]
+        assert any("1 of 3 kernels has no place on the plot" in note for note in made.notes)  # type: ignore[attr-defined]
 
     @pytest.mark.slow
     def test_without_a_ceiling_only_points_are_drawn_with_a_note(self) -> None:

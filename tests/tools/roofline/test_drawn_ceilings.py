@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,9 @@ from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED, MEASURED_QUICKLY,
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, merged, ridge_points
 from ncu_tools.roofline.level_notes import on_missing_ceilings, on_missing_points
 from ncu_tools.roofline.mark_area import MOST, MOST_OF_SEVERAL, OF_ALL_TIME, SMALLEST, scale_of
-from ncu_tools.roofline.roofline import Roofline
+from ncu_tools.roofline.roofline import Roofline, roofline
 from ncu_tools.roofline.scene import ALL
+from ncu_tools.roofline.views import Look
 from tests.support.launches import launch, sass, table
 
 
@@ -97,6 +99,14 @@ class TestNotesOnLevels:
     def test_a_device_with_a_roof_needs_no_note(self, kind: str) -> None:
         roof = ceiling("dram", 1.5e12, kind=kind)
         assert on_missing_ceilings(["dram"], [roof], {"A100": "8.0"}, [table(launch(dram=100.0))]) == []
+
+    def test_operators_of_a_cpu_are_not_told_to_ask_ncu(self) -> None:
+        operators = table(launch("aten::mm", ns=1e5, dram=100.0, metrics=sass(ffma=1), capability=None))
+        for name, value in (("source", "operators"), ("device_name", "Xeon")):
+            place = operators.column_names.index(name)
+            operators = operators.set_column(place, name, pa.array([value]))
+        notes = roofline({"run": operators}, look=Look(levels=("dram", "l2"))).notes
+        assert not any("ncu for" in note for note in notes)
 
 
 class TestAreasOfMarkers:
