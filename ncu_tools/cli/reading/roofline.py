@@ -240,7 +240,7 @@ def command(
     if runs:
         from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
 
-        by_name = result.view == KERNELS and placed.group in NAMES_OF_KERNELS
+        by_name = result.view in (KERNELS, LAUNCHES) and placed.group in NAMES_OF_KERNELS
         every = [*result.notes, *notes]
         heads = _heads(result.points, result.runs, only, every, time_title=result.time_title, by_name=by_name)
         echo_heads(heads, output_format)

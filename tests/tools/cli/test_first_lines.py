@@ -85,6 +85,12 @@ def test_a_roofline_in_a_pipe_has_its_roofs_in_a_table_below_the_points() -> Non
     assert "ridge" not in found.stderr
 
 
+def test_the_first_line_of_a_roofline_of_launches_names_the_longest_as_its_table_does() -> None:
+    said = ran("roofline", RAW, "--points", "launches").stdout.splitlines()
+    assert said[1].startswith("first: gemm bf16 128x256x32 tn #")
+    assert said[1].removeprefix("first: ").split(" takes")[0] in "\n".join(said[3:])
+
+
 def test_a_roofline_lists_the_roof_that_bounds_a_kernel_whose_flops_are_mostly_of_another_unit(tmp_path: Path) -> None:
     gpu = {
         "device__attribute_display_name": metric("NVIDIA GeForce RTX 4090"),
