@@ -74,7 +74,13 @@ def block_size(one: Situation) -> Pulled | None:
 
 
 def _nothing_is_busy(one: Situation) -> Pulled | None:
-    """Where the launch's shape is not known: a kernel that keeps nothing busy has too few threads, or they queue."""
+    """Where the launch's shape is not known: a kernel that keeps nothing busy has too few threads, or they queue.
+
+    It is not known of one on tensor cores, as long as neither their pipe nor the SM as a whole was collected.
+    """
+    are_collected = not (math.isnan(one.busy("tensor")) and math.isnan(one.busy("sm")))
+    if one.is_several_kernels or (one.uses_tensor_cores and not are_collected):
+        return None
     memory = max((one.busy(name) for name in ("dram", "l2", "memory") if one.busy(name) >= 0), default=math.nan)
     if math.isnan(memory) or not one.bound < constants()["contention"]["most_busy"]:
         return None
@@ -112,7 +118,7 @@ def balance(one: Situation) -> Pulled | None:
     facts = constants()["balance"]
     idle, tail, empty = one.get("idle"), one.get("tail", 0.0), one.get("empty_sms", 0.0)
     uneven = idle - empty - min(tail, max(0.0, idle - empty))
-    if math.isnan(uneven):
+    if math.isnan(uneven) or one.is_several_kernels:
         return None
     evidence = one.evidence("time that an SM has no work, mean over SMs", idle, "fraction", "idle")
     if uneven < facts["least"] or one.kernel.time_ns < facts["least_ns"]:

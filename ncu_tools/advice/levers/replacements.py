@@ -51,9 +51,14 @@ def lower_precision(one: Situation) -> Pulled | None:
 
 @lever("tensor-cores")
 def tensor_cores(one: Situation) -> Pulled | None:
-    """Products that the CUDA cores do."""
+    """Products that the CUDA cores do, in FP32 or less."""
     is_product = one.is_product or one.looks_like_a_product
-    if not is_product or one.uses_tensor_cores or one.kernel.capability.split(".")[0] in WITHOUT_TENSOR_CORES:
+    if (
+        not is_product
+        or one.uses_tensor_cores
+        or one.is_double
+        or one.kernel.capability.split(".")[0] in WITHOUT_TENSOR_CORES
+    ):
         return None
     evidence = one.evidence("FMA pipe busy", one.busy("fma"), "fraction", "fma")
     return Pulled(Effect(time=Left(*constants()["tensor"]["left"])), [] if math.isnan(evidence.value) else [evidence])
@@ -73,9 +78,9 @@ def library_kernel(one: Situation) -> Pulled | None:
         if one.is_from_a_library or not one.is_in_libraries or one.bound > facts["dram_at_roof"]:
             return None
         return Pulled(Effect({}, Left(*facts["known_pattern"])), is_guess=True)
-    pipe = "tensor" if one.uses_tensor_cores else "fma"
+    pipe = "tensor" if one.uses_tensor_cores else "fp64" if one.is_double else "fma"
     useful = one.busy(pipe) * _multiply_adds(one) if pipe == "fma" else one.busy(pipe)
-    title = "tensor pipe busy" if pipe == "tensor" else "FMA pipe busy with multiply-adds"
+    title = {"tensor": "tensor pipe busy", "fp64": "FP64 pipe busy"}.get(pipe, "FMA pipe busy with multiply-adds")
     if math.isnan(useful):
         if one.is_from_a_library:
             return None

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ncu_parsers.schema.tables import OF_SEVERAL_KERNELS
+
 from ncu_tools.advice.situation.code_facts import CodeFacts
 from ncu_tools.advice.situation.constants import constants
 from ncu_tools.advice.situation.measured import MeasuredKernel
@@ -30,7 +32,8 @@ FROM_LIBRARIES = re.compile(
 
 DRIVERS_SHARED_MEMORY = 1100.0
 """Bytes of shared memory that the driver takes for each block at most: 1 KiB."""
-WITH_VECTOR = re.compile(r"gemv|mat_?vec|matrix_?vector", re.IGNORECASE)
+NO_PRODUCT = re.compile(r"gemv|mat_?vec|matrix_?vector|split_?k_?reduce", re.IGNORECASE)
+"""Products with a vector, and sums over the parts of a product that was split, whose names are those of products."""
 REDUCTION = re.compile(r"reduc|\bsum|sums?_|dot_?prod|norm|softmax", re.IGNORECASE)
 ON_TENSOR_CORES = re.compile(
     r"tensorop|wmma|hmma|[hif]mma|mma_sync|16816|1688|s884|xmma(?!.*ffma)|nvjet|flash|fmha", re.IGNORECASE
@@ -346,6 +349,19 @@ class Situation:
         return self.get("tensor_flops", 0.0) > 0 or self.busy("tensor") > 0.25
 
     @cached_property
+    def is_double(self) -> bool:
+        """True if the arithmetic is in FP64, on CUDA cores."""
+        if self.code is not None:
+            return self.code.count("DFMA|DMUL|DADD") > self.code.count("FFMA|FMUL|FADD")
+        fma = self.busy("fma")
+        return self.busy("fp64") > (0.0 if math.isnan(fma) else fma)
+
+    @cached_property
+    def is_several_kernels(self) -> bool:
+        """True for a range or graph that ncu profiled as one: it has no grid, and SMs may wait between its kernels."""
+        return self.kernel.name in OF_SEVERAL_KERNELS and not self.kernel.grid
+
+    @cached_property
     def is_product(self) -> bool:
         """True for a product of matrices: by its name, or by multiplications that load what others load too."""
         return self.is_gemm or category_of(self.kernel.name) == "convolution"
@@ -354,7 +370,7 @@ class Situation:
     def is_gemm(self) -> bool:
         """True for a product of two matrices, by its name; one with a vector reads each element once."""
         name = self.kernel.name
-        return not WITH_VECTOR.search(name) and (bool(GEMM_LIKE.search(name)) or category_of(name) == "GEMM")
+        return not NO_PRODUCT.search(name) and (bool(GEMM_LIKE.search(name)) or category_of(name) == "GEMM")
 
     @cached_property
     def reuses(self) -> float:

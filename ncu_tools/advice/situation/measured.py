@@ -17,7 +17,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.advice.situation.contradictions import contradictions
 from ncu_tools.advice.situation.largest_values import ROUNDING, largest_of
 from ncu_tools.advice.situation.means import Groups, KernelMeans, grouped
-from ncu_tools.advice.situation.utilisation import Sources, busy_shares, stall_shares
+from ncu_tools.advice.situation.utilisation import TENSOR_COLUMNS, Sources, busy_shares, stall_shares
 from ncu_tools.kernels.diagnosis.rule_texts import printed_numbers, rule_of_quantity
 from ncu_tools.kernels.diagnosis.sums import launch_quantities
 
@@ -153,7 +153,7 @@ def quantities() -> Mapping[str, Mapping[str, Any]]:
 
 COLUMNS = (
     "dram_bytes", "dram_read_bytes", "l2_bytes", "sm_clock_hz", "tensor_flops", "peak_dram_bytes", "peak_l2_bytes",
-    "peak_flops_fp64", "flops_fp64",
+    "peak_flops_fp64", "flops_fp64", *TENSOR_COLUMNS, *(f"peak_{column}" for column in TENSOR_COLUMNS),
 )  # fmt: skip
 """Columns of the table of launches that are quantities under their own names."""
 

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
 from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.instructions_table import STALLS
@@ -23,6 +24,11 @@ ISSUED = "selected"
 LEAST_STALLS = 2
 """Of fewer reasons the shares of the others are not known either."""
 FEWEST_SMS = 1e-3
+TENSOR_COLUMNS = (
+    *(f"tensor_flops_{one}" for one in TENSOR_FLOAT_PRECISIONS),
+    *(f"tensor_ops_{one}" for one in TENSOR_INTEGER_PRECISIONS),
+)
+"""Columns of what tensor cores did, each with its peak in the column "peak_" and its name."""
 OPERATIONS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 
 Sources = dict[str, tuple[str, ...]]
@@ -108,6 +114,7 @@ def _by_sums(means: KernelMeans, numbers: Mapping[str, Floats]) -> list[tuple[st
             ("fp64", number("flops_fp64") / (seconds * number("peak_flops_fp64")), OPERATIONS.format("dfma")),
             ("fma", number(*(f"{one}_rate" for one in fp32)) / number("ffma_peak"), OPERATIONS.format("ffma")),
             ("fma", number(*fp32) / (cycles * number("ffma_peak")), OPERATIONS.format("ffma")),
+            ("tensor", _tensor_busy(numbers, seconds), "sm__ops_path_tensor_src_*.sum"),
             ("issue", number("instructions") / (4 * cycles * number("sm_count")), "smsp__inst_executed.sum"),
             ("issue", number("issue_per_cycle") * active, "smsp__issue_active.avg.per_cycle_active"),
             (
@@ -117,6 +124,15 @@ def _by_sums(means: KernelMeans, numbers: Mapping[str, Floats]) -> list[tuple[st
             ),
         ]
     return [(name, values, metric) for name, values, metric in rows if not np.isnan(values).all()]
+
+
+def _tensor_busy(numbers: Mapping[str, Floats], seconds: Floats) -> Floats:
+    """The share of the time that tensor cores need at their peaks for what they did; NaN where that is not known."""
+    found = np.where(np.isnan(numbers["tensor_flops"]), np.nan, 0.0)
+    for column in TENSOR_COLUMNS:
+        done, peak = numbers[column], numbers[f"peak_{column}"]
+        found = found + np.where(done > 0, done / (seconds * peak), 0.0)
+    return np.where(found > 0, found, np.nan)
 
 
 def stall_shares(means: KernelMeans) -> tuple[dict[str, Floats], tuple[str, ...]]:

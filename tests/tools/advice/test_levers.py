@@ -236,6 +236,38 @@ def test_a_product_of_a_library_in_fp32_is_not_judged_by_its_idle_tensor_pipe() 
     assert lever(on_tensor_cores, "tensor-cores") is None
 
 
+def test_a_product_in_fp64_is_judged_by_the_pipe_that_computes_it() -> None:
+    advice = advice_on(measured("dgemm_kernel", busy={"fp64": 0.7, "fma": 0.0, "dram": 0.06}))
+    replaced = lever(advice, "library-kernel")
+    assert replaced is not None
+    assert replaced.saves.middle < 0.2
+    assert (replaced.evidence[0].quantity, replaced.evidence[0].value) == ("FP64 pipe busy", 0.7)
+    assert lever(advice, "tensor-cores") is None
+
+
+def test_a_sum_over_the_parts_of_a_split_product_is_no_product() -> None:
+    found = advice_on(measured("cublasLt::splitKreduce_kernel", busy={"fma": 0.01, "dram": 0.3, "issue": 0.1}))
+    assert {one.lever for one in found.levers}.isdisjoint({"tensor-cores", "tile-registers"})
+
+
+def test_of_several_kernels_profiled_as_one_no_grid_is_judged() -> None:
+    idle = {"dram": 0.001, "l2": 0.001, "sm": 0.001}
+    several = replace(measured("range", busy=idle, idle=0.4), grid=None, block=None)
+    several.numbers = {"idle": 0.4}
+    levers = {one.lever for one in advice_on(several).levers}
+    assert levers.isdisjoint({"grid-size", "block-size", "balance"})
+    alone = replace(several, name="mine")
+    assert {"grid-size", "balance"} <= {one.lever for one in advice_on(alone).levers}
+
+
+def test_a_kernel_on_tensor_cores_of_unknown_use_is_not_said_to_keep_nothing_busy() -> None:
+    product = replace(measured("cutlass_80_tensorop_gemm", busy={"dram": 0.1, "fma": 0.0}), grid=None, block=None)
+    product.numbers = {}
+    assert lever(advice_on(product), "grid-size") is None
+    known = replace(product, busy={**product.busy, "tensor": 0.05})
+    assert lever(advice_on(known), "grid-size") is not None
+
+
 # ------------------------------------------------------------------------------------------------------ real reports
 
 
@@ -252,6 +284,14 @@ def advice_of(path: str, kernel: str) -> KernelAdvice:
 )
 def test_the_planted_fault_of_a_kernel_on_the_h100_is_the_first_lever(report: str, kernel: str, first: str) -> None:
     assert advice_of(str(H100 / report), kernel).levers[0].lever == first
+
+
+@pytest.mark.parametrize("report", ["d01-wide-raw.csv", "d01-wide-raw-2022.csv"])
+def test_tensor_cores_are_busy_for_what_they_counted_where_no_pipe_was_collected(report: str) -> None:
+    kernels = advise(load(str(SAMPLES / report)).table).kernels
+    found = next(one for one in kernels if "cutlass_80_tensorop_bf16" in one.kernel.name)
+    assert found.kernel.bound == ("tensor", pytest.approx(137438953472 / (747208e-9 * 238878720000000), rel=1e-3))
+    assert not found.that_keep_it
 
 
 @pytest.mark.parametrize("report", ["graph.ncu-rep.gz", "range.ncu-rep.gz"])
