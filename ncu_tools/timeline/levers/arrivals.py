@@ -22,6 +22,9 @@ from ncu_tools.timeline.intervals import IntervalSet
 from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.levers.situation import lever_facts
 
+COMPARED = 512
+"""Collectives of a recording that are compared to find how far two clocks are apart."""
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -43,14 +46,17 @@ class Arrival:
 
 @dataclass(frozen=True)
 class RankArrivals:
-    """One rank over all collectives: how often it was the last, by how much, how long it waited itself."""
+    """One rank over all collectives: how often it was the last, by how much, how long it waited itself.
+
+    None is not known: no collective of its recording was found in the first one.
+    """
 
     rank: int
     name: str
     collectives: int
-    last: int
-    late_ns: float
-    waited_ns: float
+    last: int | None
+    late_ns: float | None
+    waited_ns: float | None
     instead: str | None
 
 
@@ -110,17 +116,34 @@ def arrivals(activities: Sequence[Activity]) -> Arrivals:
 def _same_collectives(one: _Rank, other: _Rank) -> list[tuple[int, int]]:
     """Pairs of places whose kernels have one name and end together; sets the other's clock by them.
 
-    Where no ends meet, the clocks are apart: then the first of both are one, and so on.
+    Where no ends meet, the clocks are apart by what most ends have in common.
     """
     limit = lever_facts()["arrivals"]["together_ns"]
     pairs = _near(one, other, limit)
-    if not pairs and len(one.rows) and one.names == other.names:
-        other.offset = float(np.median(other.end - one.end))
+    if not pairs and (apart := _most_common_difference(one, other, limit)) is not None:
+        other.offset = apart
         pairs = _near(one, other, limit)
     if pairs:
         mine, theirs = np.array(pairs).T
         other.offset += float(np.median(other.end[theirs] - one.end[mine]))
     return pairs
+
+
+def _most_common_difference(one: _Rank, other: _Rank, limit: float) -> float | None:
+    """By how much most ends of kernels of one name differ, within a limit; None where another difference is as common.
+
+    Recordings may begin in another step, and lack a record.
+    """
+    mine, theirs = (np.array(rank.names[:COMPARED], np.object_) for rank in (one, other))
+    same = mine[:, None] == theirs[None, :]
+    apart = np.sort((other.end[None, :COMPARED] - one.end[:COMPARED, None])[same])
+    alike = np.searchsorted(apart, apart + limit, side="right") - np.arange(len(apart))
+    if not len(apart):
+        return None
+    first, most = int(alike.argmax()), int(alike.max())
+    found = float(np.median(apart[first : first + most]))
+    is_alone = (alike[np.abs(apart - found) > 2 * limit] < most).all()
+    return found if is_alone else None
 
 
 def _near(one: _Rank, other: _Rank, limit: float) -> list[tuple[int, int]]:
@@ -176,17 +199,19 @@ def _by_rank(activities: Sequence[Activity], found: Sequence[Arrival]) -> list[R
     for place, activity in enumerate(activities):
         mine = [one for one in found if place in one.ranks]
         last = [one for one in mine if one.last == place]
+        is_known = len(mine) > 0
         did: dict[str, float] = defaultdict(float)
         for one in last:
             did[one.instead] += one.late_ns
         rows.append(
             RankArrivals(
-                place if activity.rank is None else activity.rank, activity.name, len(mine), len(last),
-                sum(one.late_ns for one in last), sum(one.waits_ns[one.ranks.index(place)] for one in mine),
+                place if activity.rank is None else activity.rank, activity.name, len(mine),
+                len(last) if is_known else None, sum(one.late_ns for one in last) if is_known else None,
+                sum(one.waits_ns[one.ranks.index(place)] for one in mine) if is_known else None,
                 max(did, key=did.__getitem__, default=None),
             )
         )  # fmt: skip
-    return sorted(rows, key=lambda one: -one.late_ns)
+    return sorted(rows, key=lambda one: -(one.late_ns or 0.0))
 
 
 def _notes(ranks: Sequence[_Rank], found: Sequence[Arrival]) -> list[str]:
@@ -194,7 +219,11 @@ def _notes(ranks: Sequence[_Rank], found: Sequence[Arrival]) -> list[str]:
     most = max((one.ranks or 0 for one in known), default=0)
     among = f", of {most} that take part" if most > len(ranks) else "; others of the job may be later"
     notes = [f"who arrives last is known only among the {len(ranks)} ranks at hand{among}"]
-    least = min(len(rank.rows) for rank in ranks)
+    unmatched = [at + 1 for at in range(len(ranks)) if not any(at in one.ranks for one in found)]
+    if unmatched:
+        named = f"recording {unmatched[0]}" if len(unmatched) == 1 else f"recordings {', '.join(map(str, unmatched))}"
+        notes.append(f"no collective of {named} is found in the first one: nothing is known of who arrives there")
+    least = min((len(rank.rows) for at, rank in enumerate(ranks) if at + 1 not in unmatched), default=0)
     if len(found) < least:
         notes.append(
             f"{least - len(found):,} of {least:,} collectives end with none of the other ranks, and are left out"

@@ -45,6 +45,27 @@ def test_clocks_of_recordings_are_set_by_their_collectives() -> None:
     assert any("clocks of recordings 1 and 2 are 5,000.000 ms apart" in note for note in found.notes)
 
 
+def test_clocks_are_set_where_a_recording_begins_later_and_lacks_a_record() -> None:
+    def jittered(clock: int, busy: int, rows: list[int]) -> Activity:
+        ends = [0, 10, 21, 30, 42, 50, 60]
+        begun = [(clock + (ends[row] - busy) * MS, clock + ends[row] * MS) for row in rows]
+        return recording([Operation(*one, NCCL, at) for at, one in enumerate(begun)])
+
+    found = arrivals([jittered(100 * MS, 3, [0, 1, 2, 3, 4, 5]), jittered(7_000 * MS, 1, [1, 2, 4, 5, 6])])
+    assert [(one.rank, one.collectives, one.last, one.waited_ns) for one in found.ranks] == [
+        (1, 4, 4, 0), (0, 4, 0, 8 * MS)
+    ]  # fmt: skip
+
+
+def test_a_rank_of_which_no_collective_is_found_waits_for_an_unknown_time() -> None:
+    other = recording([Operation(0, 1 * MS, "ncclDevKernel_AllGather_RING_LL")])
+    found = arrivals([rank(1_000), rank(7_000), other])
+    assert [(one.collectives, one.last, one.late_ns, one.waited_ns) for one in found.ranks if one.rank == 2] == [
+        (0, None, None, None)
+    ]
+    assert any("no collective of recording 3 is found in the first one" in note for note in found.notes)
+
+
 def test_an_idle_gpu_names_what_its_host_was_in() -> None:
     late = recording(
         [Operation(7 * MS, 8 * MS, NCCL, 1)], [Call(6_990 * US, 6_995 * US, correlation=1)],
