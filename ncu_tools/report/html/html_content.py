@@ -35,7 +35,7 @@ from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.model.layers.layers import layers
 from ncu_tools.numbers.number_format import more_kernels, percent, plural, scaled, shortened
-from ncu_tools.report.first_sentences import first_kernel
+from ncu_tools.report.first_sentences import BOUND_FROM, first_kernel
 from ncu_tools.report.html.expected_content import PAGE_COLUMNS, expected_rows
 from ncu_tools.report.html.fine_lanes import FineLanes
 from ncu_tools.report.html.html_page import FINE_PARTS, PAGE_LETTERS, embedded, room_beside
@@ -71,7 +71,7 @@ FINE_LETTERS = 600_000
 """Most characters of the parts of lanes that a page decodes as one zooms in."""
 
 
-NO_BOUND = "not known"
+NO_BOUND, FAR = "not known", "no roof (below 60 % of each)"
 ALL_LEVELS = "all"
 
 OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shapes"})
@@ -239,11 +239,15 @@ def _first(
 
 
 def _time_by_bound(kernels: list[Hotspot]) -> list[dict[str, Any]]:
-    """The share of time by bound, largest first and unknown last; empty if no time is known."""
+    """The share of time by bound, largest first and unknown last; empty if no time is known.
+
+    A roof of which a kernel reaches less than `BOUND_FROM` does not bound it.
+    """
     units = {unit_title(unit): unit for unit in (*UNIT_COLUMNS, "dram")}
     shares: dict[str, float] = {}
     for kernel in kernels:
-        bound = kernel.bound or NO_BOUND
+        is_far = kernel.bound_fraction is not None and kernel.bound_fraction < BOUND_FROM
+        bound = FAR if is_far else kernel.bound or NO_BOUND
         shares[bound] = shares.get(bound, 0.0) + (kernel.time_share or 0.0)
     ordered = sorted(shares, key=lambda bound: (bound == NO_BOUND, -shares[bound]))
     return [

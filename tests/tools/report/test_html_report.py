@@ -161,6 +161,13 @@ class TestTheContent:
         assert found["expected"][0]["notes"] == ["nobody knows"]
         assert found["bounds"] == [[{"title": "not known", "unit": None, "share": 1.0}]]
 
+    def test_counts_a_kernel_as_bound_by_a_roof_only_from_60_percent_of_it(self) -> None:
+        launches = table(ran("near", 1e6, dram=1.8e9), ran("far", 3e6, dram=1e8))
+        (bounds,) = content([ReportedRun("run", launches)], find_machine("a100-sxm4-80gb"))["bounds"]
+        assert [(one["title"], one["share"]) for one in bounds] == [
+            ("no roof (below 60 % of each)", 0.75), ("DRAM", 0.25),
+        ]  # fmt: skip
+
     def test_names_the_levels_with_bytes_and_the_positions_of_kernels(self) -> None:
         found = content([three_kernels()])
         assert [level["name"] for level in found["levels"]] == ["dram", "l2"]

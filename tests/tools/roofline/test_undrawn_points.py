@@ -29,9 +29,11 @@ def test_operators_without_flops_and_unknown_ones_are_told_apart() -> None:
     assert note.endswith("; no FLOPs (25.0 %): aten::fill_; FLOPs, bytes or time unknown (75.0 %): aten::sort")
 
 
-def test_kernels_are_counted_and_not_named() -> None:
-    note = on_undrawn([spot("void kernel<float>(int)", 1.0)], [spot("void kernel<float>(int)", 1.0)], "kernels")
-    assert note.endswith("FLOPs, bytes or time unknown: 1")
+def test_kernels_are_counted_where_others_lack_something_else_and_not_named() -> None:
+    kernel, copy = spot("void kernel<float>(int)", 1.0), spot("void copy<float>(int)", 1.0, flops=0)
+    assert on_undrawn([kernel], [kernel], "kernels").endswith("; FLOPs, bytes or time unknown")
+    both = on_undrawn([kernel, copy], [kernel, copy], "kernels")
+    assert both.endswith("; no FLOPs (50.0 %): 1; FLOPs, bytes or time unknown (50.0 %): 1")
 
 
 def test_the_share_is_left_out_where_a_time_is_not_known() -> None:
