@@ -109,8 +109,7 @@ class _Judge:
         evidence = evidence or (_phrase(found.quantity, shift.before, shift.after),)
         drift = (f"drift over {shift.end - shift.begin + 1} runs",) if shift.drift else ()
         return HistoryChange(
-            shift.series, shift.begin, max(shift.end, shift.begin), found.quantity, _rounded(shift.before),
-            _rounded(shift.after),
+            shift.series, shift.begin, shift.end, found.quantity, _rounded(shift.before), _rounded(shift.after),
             shift.spread, shift.drift, cause, (*drift, *evidence),
         )  # fmt: skip
 
@@ -162,7 +161,7 @@ class _Judge:
 
     def _runs(self, shift: Shift) -> range:
         """The runs in which what caused a change may have happened."""
-        return range(shift.begin, max(shift.end, shift.begin) + 1)
+        return range(shift.begin, shift.end + 1)
 
     def _counts(self, found: FoundChange) -> list[FoundChange]:
         """The counts of the series that changed with it, itself too if it is one."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -63,20 +63,20 @@ SMALLEST_SPREAD = 1e-9
 
 @dataclass(frozen=True)
 class Shift:
-    """Series `series` has another level from run `begin` on, found when run `found` was there.
+    """Series `series` has another level from run `begin` on.
 
     `before` and `after` are medians of the runs on both sides, `spread` is the relative deviation of a run before, 0
-    for counts that are exact. A `drift` goes from the one level to the other between `begin` and `end`.
+    for counts that are exact. A `drift` goes from the one level to the other between `begin` and `end`; else both are
+    the same run.
     """
 
     series: int
     begin: int
-    found: int
+    end: int
     before: float
     after: float
     spread: float
     drift: bool = False
-    end: int = 0
 
 
 def limit_for(series: float) -> float:
@@ -84,7 +84,7 @@ def limit_for(series: float) -> float:
 
     However many are watched, one of them alarms without a change as rarely as one series alone.
     """
-    return -NormalDist().inv_cdf(NormalDist().cdf(-LIMIT) / max(series, 1))
+    return -NormalDist().inv_cdf(NormalDist().cdf(-LIMIT) / series)
 
 
 def _limits_for(watched: Floats) -> Floats:
@@ -123,7 +123,7 @@ def are_noisy(values: Floats, tolerance: float) -> Mask:
 def _steps(values: Floats, tolerance: float) -> tuple[Places, Places]:
     filled = _last_known(values)
     known = ~np.isnan(values[1:]) & ~np.isnan(filled[:-1])
-    return known.sum(axis=0), (known & _differ(filled[:-1], values[1:], tolerance)).sum(axis=0)
+    return known.sum(axis=0), _differ(filled[:-1], values[1:], tolerance).sum(axis=0)
 
 
 def _differ(before: Floats, after: Floats, tolerance: float) -> Mask:
@@ -155,9 +155,9 @@ class _Levels:
     """Running sums of clipped logarithms of every series since its last change, as they were after each of the last
     runs."""
 
-    def __init__(self, first: Floats, of_others: Floats, floor: Floats) -> None:
-        count = len(first)
-        self.of_others, self.floor, self.origin = of_others.copy(), floor, np.nan_to_num(first)
+    def __init__(self, of_others: Floats, floor: Floats) -> None:
+        count = len(floor)
+        self.of_others, self.floor = of_others.copy(), floor
         self.sums = np.zeros((3, count))
         """Number, sum and sum of squares of the values."""
         self.ring = np.zeros((3, WINDOW + 1, count))
@@ -171,20 +171,21 @@ class _Levels:
         """The deviation of a run around the level, with that of others while there are few runs."""
         number, total, squares = self.sums
         around = np.maximum(squares - total**2 / np.maximum(number, 1), 0.0)
-        return self._pooled(number, number - 1, around)
+        return self._pooled(number, number - 1, around)[0]
 
-    def _pooled(self, number: Floats, freedom: Floats, around: Floats) -> Floats:
+    def _pooled(self, number: Floats, freedom: Floats, around: Floats) -> tuple[Floats, Floats]:
+        """The spread by the squares around levels, and its degrees of freedom, with those of others."""
         of_others = np.where(number < FEW, FREEDOM_OF_OTHERS, 0.0)
-        variance = (of_others * self.of_others**2 + around) / np.maximum(of_others + freedom, 1.0)
-        return np.maximum(np.sqrt(variance), self.floor)
+        variance = (of_others * self.of_others**2 + around) / (of_others + freedom)
+        return np.maximum(np.sqrt(variance), self.floor), of_others + freedom
 
     def add(self, run: int, values: Floats) -> None:
         """Add a run's logarithms, NaN where a series has none."""
         number, total, _ = self.sums
         known, there = ~np.isnan(values), number > 0
         level, reach = total / np.maximum(number, 1), np.where(number < FEW, WILD_OF_FEW, WILD) * self.spread()
-        value = np.nan_to_num(values) - self.origin
-        self._count_wild(np.where(known, value, np.nan), np.stack([level, reach]))
+        value = np.nan_to_num(values)
+        self._count_wild(np.where(known & there, value, np.nan), np.stack([level, reach]))
         value = np.where(there, np.clip(value, level - reach, level + reach), value)
         self.sums += np.where(known, np.stack([np.ones_like(value), value, value * value]), 0.0)
         self.ring[:, (run + 1) % (WINDOW + 1)] = self.sums
@@ -199,10 +200,9 @@ class _Levels:
     def restart(self, series: int, begin: int, values: Floats) -> None:
         """Begin a series anew at run `begin`, with its logarithms from there on."""
         spread = float(self.spread()[series])
-        known = values[~np.isnan(values)]
-        self.of_others[series], self.origin[series], self.begun[series] = spread, np.median(known), begin
-        self.wild[series] = 0
-        clipped = np.clip(values - self.origin[series], -WILD * spread, WILD * spread)
+        level = np.median(values[~np.isnan(values)])
+        self.of_others[series], self.begun[series], self.wild[series] = spread, begin, 0
+        clipped = np.clip(values, level - WILD * spread, level + WILD * spread)
         parts = np.stack([np.ones_like(clipped), clipped, clipped**2])
         sums = np.cumsum(np.where(np.isnan(clipped), 0.0, parts), axis=1)
         self.ring[:, :, series] = 0.0
@@ -215,12 +215,10 @@ class _Levels:
         with np.errstate(divide="ignore", invalid="ignore"):
             numbers, means, around = zip(*(_moments(*part) for part in (past, self.sums[:, None] - past)), strict=True)
             whole = numbers[0] + numbers[1]
-            of_others = np.where(whole < FEW + FEWEST_AFTER, FREEDOM_OF_OTHERS, 0.0)
-            spread = self._pooled(whole - FEWEST_AFTER, whole - 2, around[0] + around[1])
+            spread, freedom = self._pooled(whole - FEWEST_AFTER, whole - 2, around[0] + around[1])
             t = (means[1] - means[0]) / (spread * np.sqrt(1 / numbers[0] + 1 / numbers[1]))
-            deviates = normal_deviates(t, np.maximum(of_others + whole - 2, 1.0))
-        since = run + 1 - self.begun
-        possible = (LENGTHS[:, None] < since) & (numbers[0] >= 1) & (numbers[1] >= FEWEST_AFTER)
+            deviates = normal_deviates(t, freedom)
+        possible = (numbers[0] >= 1) & (numbers[1] >= FEWEST_AFTER)
         return np.where(possible, deviates, 0.0)
 
 
@@ -235,7 +233,7 @@ def first_alarms(logs: Floats, of_others: Floats, floor: Floats, watched: Floats
     Of each series: `of_others` is the spread that is believed while it has few runs, `floor` the least spread,
     `watched` as one of how many it is watched.
     """
-    levels, limits = _Levels(logs[0], of_others, floor), _limits_for(watched)
+    levels, limits = _Levels(of_others, floor), _limits_for(watched)
     too_many = np.array([_fewest_apart(one)[1] for one in watched.tolist()])
     found = []
     for run, values in enumerate(logs):
@@ -333,9 +331,9 @@ def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, watched: 
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(values > 0, np.log(values), np.nan)
-    by_series: dict[int, list[tuple[int, int]]] = {}
-    for series, begin, run in first_alarms(logs, of_others, floor, watched):
-        by_series.setdefault(series, []).append((begin, run))
+    by_series: dict[int, list[int]] = {}
+    for series, begin, _ in first_alarms(logs, of_others, floor, watched):
+        by_series.setdefault(series, []).append(begin)
     return [
         shift
         for series, alarms in by_series.items()
@@ -343,11 +341,11 @@ def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, watched: 
     ]
 
 
-def _placed(series: int, logs: Floats, alarms: Sequence[tuple[int, int]], floor: float, limit: float) -> list[Shift]:
-    """The shifts of one series, by its alarms."""
+def _placed(series: int, logs: Floats, alarms: Sequence[int], floor: float, limit: float) -> list[Shift]:
+    """The shifts of one series, by the runs at which its alarms say that it changed."""
     alarms = list(alarms)
     while alarms:
-        bounds = [0, *(begin for begin, _ in alarms), len(logs)]
+        bounds = [0, *alarms, len(logs)]
         for number in range(1, len(bounds) - 1):
             bounds[number] = _split(logs, bounds[number - 1], bounds[number + 1], bounds[number])
         parts = [logs[low:high] for low, high in pairwise(bounds)]
@@ -355,12 +353,10 @@ def _placed(series: int, logs: Floats, alarms: Sequence[tuple[int, int]], floor:
         if min(apart) > limit:
             break
         del alarms[apart.index(min(apart))]  # two alarms for one change
-    levels = [_level(part) for part in parts] if alarms else []
     shifts: list[Shift] = []
     jumped = False  # by a step that no drift explains
-    for number, (_, run) in enumerate(alarms, 1):
-        low, begin, high = bounds[number - 1 : number + 2]
-        before, after = levels[number - 1], levels[number]
+    for low, begin, high in zip(bounds[:-2], bounds[1:-1], bounds[2:], strict=True) if alarms else ():
+        before, after = _level(logs[low:begin]), _level(logs[begin:high])
         start = max(low, begin - 2 * WINDOW)
         ramp = ramp_in(logs[start : min(high, begin + 2 * WINDOW)])
         spread = spread_of(logs[low:begin], floor)
@@ -368,13 +364,13 @@ def _placed(series: int, logs: Floats, alarms: Sequence[tuple[int, int]], floor:
         jumped = _jumps(logs, begin, max(spread, last.spread) if last else spread)
         top = begin if ramp is None else start + ramp[1]
         if last and not jumped and begin - last.end <= WINDOW and (after > before) == (last.after > last.before):
-            shifts[-1] = Shift(series, last.begin, last.found, last.before, math.exp(after), last.spread, True, top)
+            shifts[-1] = Shift(series, last.begin, top, last.before, math.exp(after), last.spread, True)
         elif ramp is not None and not jumped:
             rise = start + ramp[0]
-            ends = _level(logs[low : max(rise, low + 1)]), _level(logs[min(top, high - 2) : high])
-            shifts.append(Shift(series, rise, run, math.exp(ends[0]), math.exp(ends[1]), spread, True, top))
+            ends = _level(logs[low:rise]), _level(logs[min(top, high - 2) : high])
+            shifts.append(Shift(series, rise, top, math.exp(ends[0]), math.exp(ends[1]), spread, True))
         else:
-            shifts.append(Shift(series, begin, run, math.exp(before), math.exp(after), spread, end=begin))
+            shifts.append(Shift(series, begin, begin, math.exp(before), math.exp(after), spread))
     return shifts
 
 
@@ -398,7 +394,7 @@ def _jumps(logs: Floats, begin: int, spread: float) -> bool:
 
 def _split(logs: Floats, low: int, high: int, likely: int) -> int:
     """The split of runs low to high - 1 into two levels with the least absolute deviations; near the `likely` one."""
-    places = range(max(low + 1, likely - WINDOW), min(high - 1, likely + WINDOW) + 1)
+    places = range(max(low + 1, likely - WINDOW), min(high, likely + WINDOW))
     lost = {place: _deviations(logs[low:place]) + _deviations(logs[place:high]) for place in places}
     return min(lost, key=lambda place: (lost[place], abs(place - likely)), default=likely)
 
@@ -443,7 +439,7 @@ def ramp_in(logs: Floats) -> tuple[int, int] | None:
     places = np.arange(count)
     splits = places[1:]
     steps = (splits[:, None] <= places).astype(np.float64)
-    pairs = [(low, high) for low in range(count - SHORTEST_RAMP) for high in range(low + SHORTEST_RAMP, count)]
+    pairs = [(low, high) for low, high in combinations(range(count), 2) if high - low >= SHORTEST_RAMP]
     lows, highs = np.array(pairs).T
     ramps = np.clip((places - lows[:, None]) / (highs - lows)[:, None], 0.0, 1.0)
     of_steps, of_ramps = _residuals(steps, values), _residuals(ramps, values)

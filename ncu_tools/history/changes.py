@@ -225,7 +225,7 @@ def _tested(values: Floats, series: int, bounds: tuple[int, int, int], of_others
     ends = float(np.median(before)), float(np.median(after))
     if abs(ends[1] - ends[0]) <= MARKED_LIMIT * own * np.sqrt(1 / len(before) + 1 / len(after)):
         return None
-    return Shift(series, run, run, float(np.exp(ends[0])), float(np.exp(ends[1])), own, end=run)
+    return Shift(series, run, run, float(np.exp(ends[0])), float(np.exp(ends[1])), own)
 
 
 # ------------------------------------------------------------------------------------------- what all have in common
@@ -240,24 +240,16 @@ def _common_shifts(times: Floats) -> list[Shift]:
     index, error = _common_index(times)
     if not (error > 0).any():
         return []
-    of_others = np.array([max(float(np.median(error[error > 0])), COMMON_LEAST)])
-    floor = np.array([COMMON_LEAST / MARKED_LIMIT])
-    shifts = shifts_of_values(np.exp(index)[:, None], of_others, floor, np.ones(1))
+    floor = COMMON_LEAST / MARKED_LIMIT
     if len(times) < 2 * FEW:
-        steps = np.diff(index, prepend=0.0)
-        clear = np.flatnonzero((np.abs(steps) > np.maximum(MARKED_LIMIT * error, COMMON_LEAST)) & (error > 0))
+        clear = np.abs(np.diff(index, prepend=0.0)) > np.maximum(MARKED_LIMIT * error, COMMON_LEAST)
         shifts = [
-            Shift(
-                EVERY,
-                run,
-                run,
-                float(np.exp(index[run - 1])),
-                float(np.exp(index[run])),
-                max(error[run], floor[0]),
-                end=run,
-            )
-            for run in clear.tolist()
+            Shift(EVERY, run, run, math.exp(index[run - 1]), math.exp(index[run]), max(error[run], floor))
+            for run in np.flatnonzero(clear).tolist()
         ]
+    else:
+        of_others = max(float(np.median(error[error > 0])), COMMON_LEAST)
+        shifts = shifts_of_values(np.exp(index)[:, None], np.array([of_others]), np.array([floor]), np.ones(1))
     return [_in_ns(replace(one, series=EVERY), times) for one in shifts]
 
 

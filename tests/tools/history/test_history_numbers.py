@@ -13,7 +13,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.compare.gate import evaluate, parse_gate
 from ncu_tools.history import change_points, changes
 from ncu_tools.history.causes import changes_of
-from ncu_tools.history.change_points import LENGTHS, chance, differ, limit_for, normal_deviates
+from ncu_tools.history.change_points import LENGTHS, chance, differ, limit_for
 from ncu_tools.history.held import held
 from ncu_tools.history.quantities import quantities
 from ncu_tools.history.run_summary import VARIANCE
@@ -21,29 +21,6 @@ from ncu_tools.history.series import EVERY, history_of
 from tests.support.histories import changes as changes_in
 from tests.support.histories import counted, history, summary, times
 from tests.support.launches import launch, metric
-
-LOGS = 0.001 * np.random.default_rng(3).standard_normal(30)
-
-
-def deviate(before: Floats, after: Floats, of_others: float, freedom: float) -> float:
-    """The deviate of a pooled t test whose variance has `freedom` runs' weight of other series."""
-    around = ((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum()
-    whole = len(before) + len(after)
-    spread = math.sqrt((freedom * of_others**2 + around) / (freedom + whole - 2))
-    t = (after.mean() - before.mean()) / (spread * math.sqrt(1 / len(before) + 1 / len(after)))
-    return float(normal_deviates(np.array([t]), np.array([freedom + whole - 2]))[0])
-
-
-@pytest.mark.parametrize(("runs", "freedom"), [(5, 4.0), (7, 4.0), (8, 0.0), (30, 0.0)])
-def test_deviates_are_those_of_a_pooled_t_test_of_every_length(runs: int, freedom: float) -> None:
-    levels = change_points._Levels(LOGS[:1], np.array([0.003]), np.array([1e-6]))
-    for run in range(runs):
-        levels.add(run, LOGS[run : run + 1])
-    found = levels.deviates(runs - 1)[:, 0]
-    for place, length in enumerate(LENGTHS.tolist()):
-        before, after = LOGS[: max(runs - length, 0)], LOGS[max(runs - length, 0) : runs]
-        expected = deviate(before, after, 0.003, freedom) if len(before) >= 1 else 0.0
-        assert found[place] == pytest.approx(expected, abs=1e-6), length
 
 
 def test_lengths_are_of_few_and_of_many_runs() -> None:
@@ -62,6 +39,21 @@ class TestPermutations:
     def test_of_runs_that_do_not_overlap_are_one_choice_of_all(self) -> None:
         assert chance(np.arange(6.0), np.arange(6.0, 10)) == pytest.approx(1 / math.comb(10, 4))
         assert chance(np.zeros(6), np.zeros(4)) == 1
+        assert chance(np.zeros(10), np.ones(3)) == pytest.approx(1 / math.comb(13, 3))
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_take_values_in_forty_steps_up_to_five_median_deviations(self, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        before, after = random.standard_normal(8), random.standard_normal(4) + 0.5
+        before[0], after[0] = 9.0, random.choice([-9.0, 9.0])
+        every = np.concatenate([before, after])
+        off = every - np.median(every)
+        reach = 5 * np.median(np.abs(off))
+        steps = np.clip(off, -reach, reach) - max(off.min(), -reach)
+        down = steps[8:].mean() < steps[:8].mean()
+        scores = np.rint(40 * (steps.max() - steps if down else steps) / steps.max())
+        choices = [sum(one) for one in combinations(scores.tolist(), 4)]
+        assert chance(before, after) == pytest.approx(np.mean([one >= scores[8:].sum() for one in choices]))
 
     def test_clip_a_wild_run_so_that_others_still_count(self) -> None:
         before, after = np.arange(20.0), np.array([15.0, 16, 17, 18])
@@ -302,31 +294,6 @@ def test_the_common_index_has_the_error_of_a_median_over_series() -> None:
     assert index == pytest.approx([0, middle, middle])
     assert error[:2] == pytest.approx([0, 1.2533 * spread / math.sqrt(11)])
     assert 0 < error[2] < 1e-300
-
-
-def test_a_single_alarm_of_a_ramp_is_a_drift_from_its_first_run_to_its_last() -> None:
-    logs = np.concatenate([np.zeros(20), np.linspace(0.004, 0.04, 10), np.full(10, 0.04)])
-    wobble = 0.001 * np.array([1, -1] * 20)
-    (one,) = change_points._placed(0, logs + wobble, [(24, 27)], 1e-4, 3.7)
-    assert one.drift
-    assert (abs(one.begin - 20) <= 1, abs(one.end - 29) <= 1) == (True, True)
-    assert math.log(one.after / one.before) == pytest.approx(0.04, abs=0.003)
-    (step,) = change_points._placed(0, np.repeat([0.0, 0.04], 20) + wobble, [(20, 23)], 1e-4, 3.7)
-    assert (step.drift, step.begin, step.end) == (False, 20, 20)
-
-
-def test_a_series_begins_anew_where_it_changed() -> None:
-    logs = np.concatenate([LOGS[:20], LOGS[:10] + 0.05])[:, None]
-    levels = change_points._Levels(logs[0], np.array([0.003]), np.array([1e-6]))
-    for run in range(26):
-        levels.add(run, logs[run])
-    levels.restart(0, 20, logs[20:26, 0])
-    number, total, _ = levels.sums[:, 0]
-    assert number == 6
-    assert levels.origin[0] + total / number == pytest.approx(float(logs[20:26].mean()), abs=5e-4)
-    assert np.abs(levels.deviates(25)).max() < 3
-    levels.add(26, logs[26])
-    assert levels.sums[0, 0] == 7
 
 
 def test_the_last_known_value_of_a_series_is_carried_on() -> None:
