@@ -297,8 +297,6 @@ def _are_apart(before: Floats, after: Floats, watched: float) -> bool:
 def differ(before: Floats, after: Floats, limit: float, watched: float = 1) -> bool:
     """True if runs differ from those before by so many normal deviates, by permutations, or do not overlap at all."""
     before, after = before[~np.isnan(before)][-MOST_COMPARED:], after[~np.isnan(after)]
-    if not len(before) or not len(after):
-        return False
     if _are_apart(before, after, watched):
         return True
     odds = NormalDist().cdf(-limit)

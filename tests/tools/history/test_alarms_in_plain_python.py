@@ -21,6 +21,8 @@ class PlainSeries:
     def __init__(self) -> None:
         self.begun, self.of_others = 0, OF_OTHERS
         self.values: list[float | None] = []
+        self.wild: list[float] = []
+        """Values in a row on one side of the range to which the first of them was clipped."""
 
     def known(self, low: int = 0, high: int | None = None) -> list[float]:
         return [one for one in self.values[low:high] if one is not None]
@@ -39,8 +41,22 @@ class PlainSeries:
         """Add a value, at most 3.5 spreads from the level; 5 of few."""
         if known := self.known():
             reach = (5 if len(known) < 6 else 3.5) * self.spread()
+            self._count_wild(value, fmean(known), reach)
             value = min(max(value, fmean(known) - reach), fmean(known) + reach)
         self.values.append(None if math.isnan(value) else value)
+
+    def _count_wild(self, value: float, level: float, reach: float) -> None:
+        if not self.wild:
+            self.clipped_from = level - reach, level + reach
+        low, high = self.clipped_from
+        below, above = (
+            value < low and max(self.wild, default=low) <= low,
+            value > high and min(self.wild, default=high) >= high,
+        )
+        if below or above:
+            self.wild.append(value)
+        elif not math.isnan(value):
+            self.wild = []
 
     def deviate(self, length: int) -> float:
         """Student's t of the last runs against those before, as a normal deviate; 0 of too few."""
@@ -66,11 +82,20 @@ class PlainSeries:
             parts = np.array(logs[:-length]), np.array(logs[-length:])
             if differ(*parts, self.limit(length), WATCHED):
                 return len(logs) - length
-        return None
+        return self.begin_of_wild(logs)
+
+    def begin_of_wild(self, logs: list[float]) -> int | None:
+        """Where wild values on one side begin, if all before are apart: a fourth of as many series asks for one more."""
+        if len(self.wild) < 3 + math.log(WATCHED, 4):
+            return None
+        begin = logs.index(self.wild[0])
+        before = [one for one in logs[:begin] if not math.isnan(one)]
+        apart = max(before) < min(self.wild) or min(before) > max(self.wild)
+        return begin if apart and len(before) >= 3 + math.log10(WATCHED) else None
 
     def restart(self, begin: int, logs: list[float]) -> None:
         """Begin anew with these values, clipped around their median by the spread so far."""
-        self.of_others, self.begun = self.spread(), begin
+        self.of_others, self.begun, self.wild = self.spread(), begin, []
         reach, level = 3.5 * self.of_others, median(one for one in logs if not math.isnan(one))
         clipped = [min(max(one, level - reach), level + reach) for one in logs]
         self.values = [None if math.isnan(raw) else one for raw, one in zip(logs, clipped, strict=True)]
@@ -95,7 +120,7 @@ def of_each_kind(runs: int, count: int, seed: int) -> Floats:
     logs: Floats = 12 + 0.01 * random.standard_normal((runs, count)) * random.choice([0.1, 1.0, 1.5], count)
     for series in range(count):
         for at in random.integers(3, runs, 2).tolist():
-            logs[at:, series] += random.choice([-0.05, 0.02, 0.025, 0.03, 0.04, 0.3])
+            logs[at:, series] += random.choice([-0.3, -0.05, 0.02, 0.025, 0.03, 0.04, 0.3])
         if series % 3 == 0:
             logs[:, series] += 0.002 * np.maximum(np.arange(runs) - 25, 0)
     logs += 0.2 * (random.random(logs.shape) < 0.02)

@@ -139,6 +139,8 @@ class TestNoisyValues:
         for step in (1.3, 20.0):
             (one,) = found(noisy(100, before, 0.002), noisy(100 * step, after, 0.002), floor=0.005, series=series)
             assert one.begin == before
+            (late,) = found(np.full(9, NAN), noisy(100, before), noisy(100 * step, after), floor=0.005, series=series)
+            assert late.begin == 9 + before
         assert found(noisy(100, before, 0.002), noisy(130, after - 1, 0.002), floor=0.005, series=series) == []
 
     def test_that_do_not_scatter_have_at_least_the_floor_as_spread(self) -> None:

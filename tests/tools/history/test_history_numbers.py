@@ -68,6 +68,10 @@ class TestPermutations:
         assert differ(np.append(before, np.nan), np.append(after, np.nan), limit - 1e-6)
         assert not differ(before, after[:0], 0.0)
         assert not differ(before[:0], after, 0.0)
+        low, high = np.arange(4.0), np.arange(6.0, 10)
+        one_of_all = -NormalDist().inv_cdf(1 / math.comb(8, 4))
+        assert differ(low, high, one_of_all - 1e-6, 1000)
+        assert not differ(low, high, one_of_all + 1e-6, 1000)
 
     def test_compare_no_more_than_the_last_runs_before(self) -> None:
         before = np.concatenate([np.full(100, 9.0), np.arange(60.0) / 60])
