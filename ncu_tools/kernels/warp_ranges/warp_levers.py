@@ -144,6 +144,8 @@ def _barrier_straggler(found: InsideKernel) -> Iterator[WarpLever]:
         block = np.zeros(arrived.shape[1], np.int64)
         block[round_of] = ranges.block_row[ranges.lane[rows]]
         most = _along_chains(found, np.bincount(block, late, len(ranges.first_block))) / max(ranges.duration, 1)
+        times = kernel_times(found.graph, replay(found.graph, [NOTHING, ShorterRanges(frozenset({int(name)}), 0.0)]))
+        most = min(most, float(1 - times[1] / times[0]))  # who waits has nothing to do behind it that others wait for
         waited = sum(one.share for one in found.waits if one.range == ranges.names[name])
         yield WarpLever(
             "barrier-straggler", LaunchSaving(most / 2, 0.0, most),
