@@ -155,6 +155,8 @@ def told_apart(heads: Sequence[Head]) -> list[Head]:
 def short_names(paths: Sequence[str]) -> dict[str, str]:
     """The shortest different ends of paths, without a long common beginning."""
     names = ends_apart(paths)
+    if len(names) == 1:  # one report, two kernels of which are compared
+        return names
     letters = zip(*names.values(), strict=False)
     alike = "".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, letters))
     whole_words = re.match(r".*[^a-zA-Z0-9.]", alike)

@@ -160,7 +160,7 @@ def command(
     code_change = code_of_runs(*runs) if len(runs) == 2 else None
     compared.first = "; ".join(filter(None, (code_change, compared.first))) or None
     code_notes = [code_change] if code_change and output_format != "text" else []
-    compared.table.notes = [*_same_runs(runs), *code_notes, *compared.table.notes]
+    compared.table.notes = [*([] if how.pairs else _same_runs(runs)), *code_notes, *compared.table.notes]
     if output_format == "text" and only is None and dask is None and how == CompareOptions():
         compared.sentences += _lever_pulled(runs)
     outcomes = {

@@ -415,7 +415,8 @@ def _of_rest(values: dict[str, ValueChange], reasons: list[Factor]) -> str:
     """The unexplained rest and why, and changes beside it, which are not called a cause."""
     names = {"executed": "instructions", "issued": "the issue rate"}
     lacking = " and ".join(title for key, title in names.items() if key not in values)
-    why = f": {lacking} were not collected in both runs (ncu --set full)" if lacking else ""
+    were = "were" if "executed" not in values else "was"
+    why = f": {lacking} {were} not collected in both runs (ncu --set full)" if lacking else ""
     also = [f"{values[key].title} {values[key].words}" for key in COMPANIONS if key in values and values[key].changed]
     with_it = f" Changed with it, which proves no cause: {', '.join(also[:MOST_COMPANIONS])}." if also else ""
     subject = "The rest of the change" if reasons else "The change"

@@ -541,6 +541,16 @@ class TestTheCommand:
         assert run(["compare", str(link), str(SAMPLES / "d01-wide-raw.csv"), "--anyway"]) == 0
         assert "is the base itself" not in capsys.readouterr().err
 
+    def test_compares_two_kernels_of_one_run_and_names_each_once(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        base = launch("void tiles<64, 64>(float *)", ns=200)
+        both = written(tmp_path / "run.parquet", [base, launch("void warps<128>(float *)", ns=100)])
+        assert run(["compare", both, both, "--pair", "tiles=warps"]) == 0
+        shown = capsys.readouterr()
+        assert "no change can show" not in shown.err
+        assert {line.split("  ")[0] for line in shown.out.splitlines() if line.startswith("tiles")} == {"tiles"}
+
     def test_shows_what_changed_and_exits_with_0(
         self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -100,6 +100,11 @@ def test_runs_of_the_same_name_are_told_apart_by_their_folders() -> None:
     assert [one.line() for one in told_apart([heads[0], Head(("x/b.csv",))])] == ["report.csv: 1 launch", "b.csv"]
 
 
+def test_a_run_beside_itself_keeps_its_name() -> None:
+    twice = [Head(("reports/kernels_of_a_long_day.ncu-rep",))] * 2
+    assert [one.line() for one in told_apart(twice)] == ["kernels_of_a_long_day.ncu-rep"] * 2
+
+
 def test_a_text_is_cut_in_its_middle() -> None:
     assert cut_in_the_middle("abcdefghij", 10) == "abcdefghij"
     assert cut_in_the_middle("abcdefghij", 5) == "ab…ij"

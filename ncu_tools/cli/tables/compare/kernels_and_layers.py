@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import reworded
 from ncu_parsers.schema.own_columns import values_apart
-from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
 from ncu_tools.cli.tables.compare.shared import (
@@ -295,7 +294,7 @@ def _table(
         hidden = hidden_rows(len(every), shown, what)
         all_notes += [reworded(f"{names[name]}: {note}", note) if several else note for note in [*hidden, *notes[name]]]
     if not request.machine_readable:
-        rows = [_with_short_names(row) for row in rows]
+        rows = [_for_text(row) for row in rows]
         columns = (*columns, *_for_people(rows, names[request.runs[0]] if several else "", what, time))
     columns = (*of_points, *columns)
     columns = (RUN, *columns) if len(new_runs) > 1 or request.machine_readable else columns
@@ -306,15 +305,14 @@ def _names_of_cells(lines: dict[str, Lines]) -> Iterator[str]:
     return (name for every, total in lines.values() for cells in (*every, total) for name in cells)
 
 
-def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with short kernel names for people; `was` only if it differs."""
+def _for_text(row: dict[str, Any]) -> dict[str, Any]:
+    """The row for people: names of kernels in one spelling, so that a table gives each one short name."""
     if "kernel" not in row:
         return row
-    was = row["was"] and short_name(row["was"])
     return {
         **row,
         "kernel": row["kernel"].removeprefix("void "),
-        "was": was if was != short_name(row["kernel"]) else row["was"],
+        "was": row["was"] and row["was"].removeprefix("void "),
         MATCHED_BY.name: row[MATCHED_BY.name] if row[MATCHED_BY.name] != BY_NAME else None,
     }
 

@@ -143,6 +143,8 @@ def test_no_cause_is_claimed_where_the_evidence_lacks() -> None:
     assert found.factors == []
     assert "not explained by what was collected: instructions and the issue rate were not collected" in found.why
     assert "Changed with it, which proves no cause: achieved occupancy 50.0 % -> 80.0 %." in found.why
+    counted = [of_kernel(ns, metrics={INSTRUCTIONS: 1e6}) for ns in (2e5, 1e5)]
+    assert "the issue rate was not collected in both runs" in change(*counted).why
 
 
 def test_runs_of_two_gpus_get_no_reason() -> None:
