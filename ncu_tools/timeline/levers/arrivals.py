@@ -116,13 +116,17 @@ def arrivals(activities: Sequence[Activity]) -> Arrivals:
 def _same_collectives(one: _Rank, other: _Rank) -> list[tuple[int, int]]:
     """Pairs of places whose kernels have one name and end together; sets the other's clock by them.
 
-    Where no ends meet, the clocks are apart by what most ends have in common.
+    Where no ends meet, the clocks are apart by what most ends have in common, if over half of the collectives of the
+    shorter recording meet then: those of another job have some differences in common too.
     """
     limit = lever_facts()["arrivals"]["together_ns"]
     pairs = _near(one, other, limit)
     if not pairs and (apart := _most_common_difference(one, other, limit)) is not None:
         other.offset = apart
         pairs = _near(one, other, limit)
+        if 2 * len(pairs) <= min(len(one.rows), len(other.rows)):
+            other.offset = 0.0
+            return []
     if pairs:
         mine, theirs = np.array(pairs).T
         other.offset += float(np.median(other.end[theirs] - one.end[mine]))

@@ -57,6 +57,13 @@ def test_clocks_are_set_where_a_recording_begins_later_and_lacks_a_record() -> N
     ]  # fmt: skip
 
 
+def test_recordings_of_two_jobs_are_not_set_by_some_collectives_that_happen_to_be_as_far_apart() -> None:
+    ends = [[0, 10, 21, 30, 42, 50], [7_000, 7_013, 7_021, 7_030, 7_035, 7_055]]  # three of six are 7 s apart
+    jobs = [recording([Operation((end - 1) * MS, end * MS, NCCL, end) for end in job]) for job in ends]
+    with pytest.raises(NcuBenchError, match="No collective is in two"):
+        arrivals(jobs)
+
+
 def test_a_rank_of_which_no_collective_is_found_waits_for_an_unknown_time() -> None:
     other = recording([Operation(0, 1 * MS, "ncclDevKernel_AllGather_RING_LL")])
     found = arrivals([rank(1_000), rank(7_000), other])
