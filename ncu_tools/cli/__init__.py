@@ -144,12 +144,15 @@ class LazyGroup(click.Group):
                 tell_new_words(args[0], words)
             args = words
         if args[0] not in (*COMMANDS, *OLD) and not ctx.resilient_parsing:
+            import shlex
+
             from ncu_launch.errors import near_names
 
             from ncu_tools.cli.guessed_words import COMMANDS as GUESSED
 
             near = [f"Did you mean {one}?" for one in near_names(args[0], COMMANDS, most=1)]
-            guessed = [f"Type: ncu-bench {GUESSED[args[0]]}."] if args[0] in GUESSED else near
+            words = GUESSED.get(args[0]) or (f"hotspots {shlex.quote(args[0])}" if Path(args[0]).exists() else "")
+            guessed = [f"Type: ncu-bench {words}."] if words else near
             ctx.fail(" ".join([f"No such command '{args[0]}'.", *guessed]))
         return super().resolve_command(ctx, args)
 

@@ -28,6 +28,11 @@ OPTIONS = {
     "--limit": "--top N",
     "-n": "--top N",
     "--filter": "--kernel REGEX",
+    "-k": "--kernel REGEX",
+    "--metric": "--columns LIST; --metrics LIST",
+    "--metrics": "--columns LIST",
+    "--section": "--part PART",
+    "--all": "--wide",
     "--name": "--kernel REGEX",
     "--baseline": "--against RUN",
     "--threshold": '--fail-on "any:time>5%"',
@@ -36,8 +41,17 @@ OPTIONS = {
 }
 """Guessed option -> what to type, the first whose option the command has; without an option in front, everywhere."""
 VALUES = {
-    "--sort": {"waste": "headroom", "wasted": "headroom", "savings": "headroom", "duration": "time", "bytes": "dram"},
+    "--sort": {
+        "waste": "headroom",
+        "wasted": "headroom",
+        "savings": "headroom",
+        "duration": "time",
+        "bytes": "dram",
+        "memory": "dram",
+    },
     "--format": {
+        "md": "markdown",
+        "table": "text",
         "pdf": "-o FILE.pdf",
         "svg": "-o FILE.svg",
         "png": "-o FILE.png",
@@ -63,6 +77,7 @@ COMMANDS = {
     **dict.fromkeys(("convert", "import"), "parse REPORT -o launches.parquet"),
     "sql": 'query RUN "SELECT ..."',
     **dict.fromkeys(("serve", "server"), "mcp --root DIR"),
+    "help": "--help",
 }
 """Guessed command -> the words behind `ncu-bench`."""
 

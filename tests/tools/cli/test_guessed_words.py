@@ -9,8 +9,10 @@ import click
 from ncu_tools.cli import COMMANDS as TYPED
 from ncu_tools.cli.guessed_words import COMMANDS, OPTIONS, VALUES
 from ncu_tools.cli.old_names import OLD_NAMES
+from tests.conftest import SAMPLES
 from tests.support.pages.examples import misunderstood
 from tests.support.pages.options_page import options
+from tests.support.ran import ran
 
 
 def test_every_command_that_is_named_is_understood() -> None:
@@ -32,3 +34,9 @@ def test_every_option_and_value_that_is_named_exists() -> None:
 
 def test_no_guessed_command_exists() -> None:
     assert COMMANDS.keys().isdisjoint([*TYPED, *OLD_NAMES])
+
+
+def test_a_report_without_a_command_is_told_the_first_one_to_type() -> None:
+    report = str(SAMPLES / "d01-wide-raw.csv")
+    assert f"Type: ncu-bench hotspots {report}." in ran(report).stderr
+    assert "Type:" not in ran("no-such-report.csv").stderr
