@@ -57,6 +57,8 @@ MEAN_FIRST = "GPU and Memory Workload Distribution: Workload Distribution: "
 ncu 2025.3 prints it beside its raw page, which names the metrics. The mean is kept.
 """
 NAN_TEXTS = frozenset({"nan", "-nan"})
+_OF_INSTANCES = re.compile(r"\d+: ")
+"""How values of instances begin that are printed behind a text: `CachePreferNone (0: CachePreferNone)`."""
 
 READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION, HOST, SAMPLE})
 
@@ -347,7 +349,8 @@ def metric_of(reading: Reading, number_format: NumberFormat) -> tuple[Metric | N
         number = number_format.parse(text)
     base, factor = unit(reading.unit)
     if number is None:
-        return Metric(reading.text.strip(), 0.0, base), None
+        is_word = listed is not None and _OF_INSTANCES.match(listed)
+        return Metric(text if is_word else reading.text.strip(), 0.0, base), None
     if not math.isfinite(number.value * factor):
         return Metric(reading.text.strip(), 0.0, base), None
     return Metric(number.value * factor, number.step * factor, base), listed

@@ -104,6 +104,14 @@ def test_the_binary_report_holds_what_ncu_printed_of_it() -> None:
     assert compared > 200
 
 
+def test_two_pages_of_a_launch_are_one_row_though_one_prints_instances_behind_words() -> None:
+    pages = [Source(str(MEASURED / name)) for name in ("conflicts-details-all.csv", "conflicts-raw-instances.csv")]
+    table = parse(pages).table
+    assert table is not None
+    assert len(table) == 1
+    assert table.column("launch__func_cache_config").to_pylist() == ["CachePreferNone"]
+
+
 @pytest.mark.parametrize("name", WIDE)
 def test_each_metric_is_its_cell(name: str) -> None:
     compared = 0
