@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import arrays, tables
@@ -210,7 +211,8 @@ def kernel_view(
         is_of_kernel &= tables.launch_numbers(launches) == launch
     table = arrays.kept(launches, is_of_kernel)
     if launch is None and shape is not None:
-        table = arrays.kept(table, [one == shape for one in _shape_of_each(table)])
+        codes, shapes = _shapes(table)
+        table = arrays.kept(table, np.array([one == shape for one in shapes], np.bool_)[codes])
     taken = most_alike(table) if alike else None
     table = table if taken is None else arrays.kept(table, taken.kept)
     if len(table) < every:
@@ -281,18 +283,19 @@ def _compared(rule: RuleResult, ours: Diagnosis) -> RuleResult:
     return replace(rule, agreement=found.outcome, ours=found.ours)
 
 
-def _shape_of_each(table: pa.Table) -> list[Shape]:
-    """Grid and block of each launch; empty if unknown."""
-    sides = (table[column].to_pylist() for column in ("grid", "block"))
-    return [(tuple(grid or ()), tuple(block or ())) for grid, block in zip(*sides, strict=True)]
+def _shapes(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[Shape]]:
+    """The index of each launch's grid and block, and these in the order of their first launches; empty if unknown."""
+    (of_grids, grids), (of_blocks, blocks) = (tables.list_codes(table, column) for column in ("grid", "block"))
+    _, first, found = np.unique(of_grids * len(blocks) + of_blocks, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    shapes = [(grids[of_grids[row]] or (), blocks[of_blocks[row]] or ()) for row in first[order].tolist()]
+    return np.argsort(order)[found.reshape(-1)], shapes
 
 
 def _times_by_shape(table: pa.Table) -> dict[Shape, float]:
-    found: dict[Shape, float] = {}
-    times = np.nan_to_num(tables.floats(table, "duration_ns"))
-    for shape, time in zip(_shape_of_each(table), times.tolist(), strict=True):
-        found[shape] = found.get(shape, 0.0) + time
-    return found
+    codes, shapes = _shapes(table)
+    times = np.bincount(codes, np.nan_to_num(tables.floats(table, "duration_ns")), len(shapes))
+    return dict(zip(shapes, times.tolist(), strict=True))
 
 
 COLLECT_COUNTERS = "Collect counters with: ncu --set full -o REPORT PROGRAM"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -88,10 +87,12 @@ def launch_configuration(launches: pa.Table) -> LaunchConfiguration:
 def _shapes(launches: pa.Table, column: str) -> str | None:
     """The most frequent shape, as 128 x 1 x 1, and the number of others."""
     codes, shapes = list_codes(launches, column)
-    counts = Counter(shape for shape in (shapes[code] for code in codes.tolist()) if shape is not None)
+    counts = {
+        shape: count for shape, count in zip(shapes, np.bincount(codes).tolist(), strict=False) if shape and count
+    }
     if not counts:
         return None
-    (shape, _), others = counts.most_common(1)[0], len(counts) - 1
+    shape, others = max(counts, key=counts.__getitem__), len(counts) - 1
     return " x ".join(map(str, shape)) + (f" and {others:,} other{'s' * (others > 1)}" if others else "")
 
 

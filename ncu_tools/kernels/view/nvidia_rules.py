@@ -55,7 +55,7 @@ class RuleMessage(NamedTuple):
 
 def rule_messages(table: pa.Table) -> Iterator[RuleMessage]:
     """Every message of every launch, identified by its row in the table."""
-    if RULES in table.column_names:
+    if RULES in table.column_names and table.column(RULES).null_count < len(table):
         for first in range(0, len(table), LAUNCHES_AT_A_TIME):
             yield from _messages_of(table.slice(first, LAUNCHES_AT_A_TIME), first)
 

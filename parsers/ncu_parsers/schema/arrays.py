@@ -8,7 +8,6 @@ null in every array.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -247,28 +246,27 @@ def _lists(kind: pa.DataType, values: Sequence[Sequence[object] | None], items: 
 
 def distinct_lists(array: pa.ListArray) -> tuple[npt.NDArray[np.int64], list[tuple[Any, ...] | None]]:
     """Index of each list of texts or int32 into the distinct lists, also returned; None among them for null."""
-    if not len(array):
-        return np.empty(0, np.int64), []
-    items = array.values
-    lists: dict[Any, int] = {}
-    if items.null_count:
-        plain = (None if one is None else tuple(one) for one in array.to_pylist())
-        return np.array([lists.setdefault(one, len(lists)) for one in plain], np.int64), list(lists)
-    texts = None
-    if not pa.types.is_integer(items.type):
-        coded_items = encoded(items)
-        items, texts = coded_items.indices, coded_items.dictionary.to_pylist()
-    data, size = values_of(items, np.int32).tobytes(), np.dtype(np.int32).itemsize
-    edges = (_list_edges(array) * size).tolist()
-    keys = (data[begin:end] for begin, end in pairwise(edges))
-    there = present(array).tolist()
-    places = [lists.setdefault(key if known else None, len(lists)) for key, known in zip(keys, there, strict=True)]
-    return np.array(places, np.int64), [None if key is None else _list_of(key, texts) for key in lists]
+    edges, there = _list_edges(array), present(array)
+    items, lengths = encoded(array.values[edges[0] : edges[-1]]), np.where(there, np.diff(edges), -1)
+    edges -= edges[0]
+    numbers = np.where(present(items.indices), values_of(items.indices, np.int32), len(items.dictionary))
+    numbers = np.append(numbers, len(items.dictionary) + 1)  # the last stands for the end of a list
+    codes = _numbered(lengths)
+    for place in range(int(lengths.max(initial=0))):
+        at = np.where(lengths > place, edges[:-1] + place, -1)
+        codes = _numbered(codes * (len(items.dictionary) + 2) + numbers[at])
+    firsts = np.zeros(codes.max(initial=-1) + 1, np.int64)
+    firsts[codes[::-1]] = np.arange(len(codes))[::-1]
+    values = [*items.dictionary.to_pylist(), None]
+    return codes, [
+        tuple(values[one] for one in numbers[edges[row] : edges[row] + lengths[row]].tolist()) if there[row] else None
+        for row in firsts.tolist()
+    ]
 
 
-def _list_of(key: bytes, texts: list[str] | None) -> tuple[Any, ...]:
-    numbers = np.frombuffer(key, np.int32).tolist()
-    return tuple(numbers) if texts is None else tuple(texts[number] for number in numbers)
+def _numbered(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Each value as a number, which counts distinct values in the order in which they come."""
+    return values_of(encoded(whole(values)).indices, np.int32).astype(np.int64)
 
 
 def _list_edges(array: pa.ListArray) -> npt.NDArray[np.int64]:
