@@ -167,11 +167,10 @@ class _Levels:
         self.clipped_from = np.zeros((2, count))
         """The level and the reach at the first of them."""
 
-    def spread(self) -> Floats:
-        """The deviation of a run around the level, with that of others while there are few runs."""
-        number, total, squares = self.sums
-        around = np.maximum(squares - total**2 / np.maximum(number, 1), 0.0)
-        return self._pooled(number, number - 1, around)[0]
+    def levels(self) -> tuple[Floats, Floats, Floats]:
+        """Of each series the number of runs, their level, and the deviation of a run around it."""
+        number, level, around = _moments(*self.sums)
+        return number, level, self._pooled(number, number - 1, around)[0]
 
     def _pooled(self, number: Floats, freedom: Floats, around: Floats) -> tuple[Floats, Floats]:
         """The spread by the squares around levels, and its degrees of freedom, with those of others."""
@@ -181,14 +180,14 @@ class _Levels:
 
     def add(self, run: int, values: Floats) -> None:
         """Add a run's logarithms, NaN where a series has none."""
-        number, total, _ = self.sums
+        number, level, spread = self.levels()
         known, there = ~np.isnan(values), number > 0
-        level, reach = total / np.maximum(number, 1), np.where(number < FEW, WILD_OF_FEW, WILD) * self.spread()
+        reach = np.where(number < FEW, WILD_OF_FEW, WILD) * spread
         value = np.nan_to_num(values)
         self._count_wild(np.where(known & there, value, np.nan), np.stack([level, reach]))
         value = np.where(there, np.clip(value, level - reach, level + reach), value)
         self.sums += np.where(known, np.stack([np.ones_like(value), value, value * value]), 0.0)
-        self.ring[:, (run + 1) % (WINDOW + 1)] = self.sums
+        self.ring[:, (run + 1) % self.ring.shape[1]] = self.sums
 
     def _count_wild(self, value: Floats, now: Floats) -> None:
         self.clipped_from = np.where(self.wild == 0, now, self.clipped_from)
@@ -199,31 +198,30 @@ class _Levels:
 
     def restart(self, series: int, begin: int, values: Floats) -> None:
         """Begin a series anew at run `begin`, with its logarithms from there on."""
-        spread = float(self.spread()[series])
+        spread = float(self.levels()[2][series])
         level = np.median(values[~np.isnan(values)])
         self.of_others[series], self.begun[series], self.wild[series] = spread, begin, 0
         clipped = np.clip(values, level - WILD * spread, level + WILD * spread)
         parts = np.stack([np.ones_like(clipped), clipped, clipped**2])
         sums = np.cumsum(np.where(np.isnan(clipped), 0.0, parts), axis=1)
         self.ring[:, :, series] = 0.0
-        self.ring[:, (begin + 1 + np.arange(len(values))) % (WINDOW + 1), series] = sums
+        self.ring[:, (begin + 1 + np.arange(len(values))) % self.ring.shape[1], series] = sums
         self.sums[:, series] = sums[:, -1]
 
     def deviates(self, run: int) -> Floats:
-        """The deviates of the last runs from those before, shape (lengths, series); 0 where there are too few."""
-        past = self.ring[:, (run + 1 - LENGTHS) % (WINDOW + 1)]
+        """The deviates of the last runs from those before, shape (lengths, series); 0 where there are none."""
+        past = self.ring[:, (run + 1 - LENGTHS) % self.ring.shape[1]]
         with np.errstate(divide="ignore", invalid="ignore"):
             numbers, means, around = zip(*(_moments(*part) for part in (past, self.sums[:, None] - past)), strict=True)
             whole = numbers[0] + numbers[1]
             spread, freedom = self._pooled(whole - FEWEST_AFTER, whole - 2, around[0] + around[1])
             t = (means[1] - means[0]) / (spread * np.sqrt(1 / numbers[0] + 1 / numbers[1]))
-            deviates = normal_deviates(t, freedom)
-        possible = (numbers[0] >= 1) & (numbers[1] >= FEWEST_AFTER)
-        return np.where(possible, deviates, 0.0)
+            return np.nan_to_num(normal_deviates(t, freedom))
 
 
 def _moments(number: Floats, total: Floats, squares: Floats) -> tuple[Floats, Floats, Floats]:
-    mean = total / number
+    with np.errstate(invalid="ignore"):
+        mean = total / number
     return number, mean, np.maximum(squares - total * mean, 0.0)
 
 
@@ -269,8 +267,6 @@ def _begin_of_wild(logs: Floats, last: int, watched: float) -> int | None:
 
     Clipped values move the level little and the spread much, so that a step of many spreads is beyond the limit late.
     """
-    if last < _fewest_apart(watched)[1]:
-        return None
     begin = int(np.flatnonzero(~np.isnan(logs))[-last])
     return begin if _are_apart(logs[:begin], logs[begin:], watched) else None
 

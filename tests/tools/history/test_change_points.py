@@ -62,6 +62,7 @@ class TestCounts:
         gap = [one for value in more for one in (value, NAN)]
         few = [NAN, 1, NAN, 2, NAN, 1, NAN, 2, NAN, NAN, NAN, NAN, NAN, NAN]
         assert are_noisy(np.array([third, more]).T, 0.0).tolist() == [False, True]
+        assert not are_noisy(np.array([[1000.0, 1001, 1001, 1001, 1001, 1001, 1001]]).T, 0.0).any()
         assert are_noisy(np.array([gap, few]).T, 0.0).tolist() == [True, False]
 
     def test_go_to_and_fro_where_their_way_is_more_than_two_and_a_half_times_their_span(self) -> None:

@@ -77,15 +77,15 @@ class TestPermutations:
         before = np.concatenate([np.full(100, 9.0), np.arange(60.0) / 60])
         assert differ(before, np.array([2.0, 2.1, 2.2, 1.9]), 4.0)
 
-    @pytest.mark.parametrize(("watched", "before", "after"), [(1, 3, 3), (100, 5, 7), (256, 6, 7), (1000, 6, 8)])
+    @pytest.mark.parametrize(("watched", "before", "after"), [(1, 3, 3), (11, 5, 5), (256, 6, 7), (1000, 6, 8)])
     def test_are_not_needed_of_enough_runs_without_overlap(self, watched: int, before: int, after: int) -> None:
         low, high = np.arange(20.0), np.arange(30.0, 50)
         for sign in (1, -1):
             assert differ(sign * low[:before], sign * high[:after], 9.0, watched)
             assert not differ(sign * low[: before - 1], sign * high[:after], 9.0, watched)
             assert not differ(sign * low[:before], sign * high[: after - 1], 9.0, watched)
-        touching = np.append(high[: after - 1], low[before - 1])
-        assert not differ(low[:before], touching, 9.0, watched)
+            touching = np.append(high[: after - 1], low[before - 1])
+            assert not differ(sign * low[:before], sign * touching, 9.0, watched)
 
 
 class TestLimits:
@@ -106,6 +106,14 @@ class TestLimits:
         of_a_new_level = found(30)
         monkeypatch.setattr(change_points, "EARLIER", 0.0)
         assert of_a_new_level > found(30)
+
+    def test_are_lower_for_forty_runs(self) -> None:
+        logs = np.tile(0.01 * np.random.default_rng(2).standard_normal((39, 1)), 400)
+        logs[35:] += np.linspace(0.0, 0.05, 400)
+        of_39, of_40, of_41 = (
+            len(first_alarms(np.pad(logs, ((lead, 0), (0, 0)), constant_values=np.nan))) for lead in range(3)
+        )
+        assert of_39 == of_40 > of_41
 
     def test_are_lower_for_a_series_that_is_watched_as_one_of_fewer(self) -> None:
         logs = 0.01 * np.random.default_rng(3).standard_normal((26, 2))
