@@ -264,6 +264,8 @@ def _on(
     expected = None
     if machine is not None and time_operators is not None and is_learnt(phase):
         expected = expected_model(work.operators, machine, workload.dtype, conv_dtype)
+    if expected is not None and time_model is not None and unit_name is None:
+        expected = expected.at_least(time_model / 1e3)
     facts, language = facts_in(summary), None
     if facts is not None and work.read is not None and phase is not None:
         language = language_estimate(facts, phase, types, machine, unit, time_model)

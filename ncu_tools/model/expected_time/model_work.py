@@ -24,6 +24,8 @@ ATTENTION = "scaled_dot_product_attention"
 TAKEN_APART, PRODUCTS = "_safe_softmax", ("bmm", "matmul")
 """What PyTorch makes of attention with a mask where no GPU is there, and its products."""
 BESIDE = ("_to_copy", "mul", "clone")
+INTEGERS = "_int_mm"
+"""A product whose operations are no FLOPs."""
 FEW_CHANNELS = 8
 """Channels of a group of a convolution below which tensor cores are not used well, and bytes decide."""
 
@@ -54,7 +56,8 @@ class ModelOperator(NamedTuple):
     @property
     def product(self) -> Product | None:
         """The matrix product behind it."""
-        return product_of(self.name, shapes_in(self.shapes), self.flops) if self.flops > 0 else None
+        is_product = self.flops > 0 or _plain(self.name) == INTEGERS
+        return product_of(self.name, shapes_in(self.shapes), self.flops) if is_product else None
 
 
 def _plain(name: str) -> str:

@@ -12,6 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 Shape = tuple[int, ...]
+SCALAR = "()"
 
 
 class Product(NamedTuple):
@@ -29,11 +30,14 @@ class Product(NamedTuple):
 
 
 def shapes_in(text: str | None) -> list[Shape]:
-    """The shapes of tensors in "32x3x224x224 64x3x7x7", or in a trace's "[[32,3,224,224],[]]"; [] for other texts."""
+    """The shapes of tensors in "32x3x224x224 64x3x7x7", or in a trace's "[[32,3,224,224],[]]"; [] for other texts.
+
+    What has no sizes, as a scale of a product, is left out: "()" and [].
+    """
     try:
         if text is not None and text.startswith("["):
             return [tuple(shape) for shape in json.loads(text) if _is_shape(shape)]
-        return [tuple(int(size) for size in word.split("x")) for word in (text or "").split()]
+        return [tuple(int(size) for size in word.split("x")) for word in (text or "").split() if word != SCALAR]
     except (ValueError, TypeError, RecursionError):
         return []
 
@@ -47,6 +51,10 @@ def product_of(operator: str, shapes: Sequence[Shape], flops: float) -> Product 
     name = operator.replace("::", ".").removeprefix("aten.").split(".")[0].strip("_")
     if name in ("mm", "addmm") and len(shapes) >= 2:
         return _of_matrices(shapes[-2:], 2)
+    if name in ("scaled_mm", "int_mm") and len(shapes) >= 2:
+        product = _of_matrices(shapes[:2], 2)
+        is_packed = product is not None and flops > 2.0 * product.m * product.n * product.k  # two numbers a byte
+        return None if is_packed else product
     if name in ("bmm", "baddbmm") and len(shapes) >= 2:
         return _of_matrices(shapes[-2:], 3)
     if name == "linear" and len(shapes) >= 2 and len(shapes[1]) == 2 and shapes[0]:

@@ -12,6 +12,9 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings.machine_files import find_machine, unit_of
 from ncu_tools.cli import cli
+from ncu_tools.model.expected_time.expected_times import expected_times
+from ncu_tools.model.expected_time.learnt_times import shipped
+from ncu_tools.model.expected_time.operator_rows import operator_rows
 from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
@@ -263,6 +266,37 @@ class TestAnEstimate:
         assert row["time_model_ns"] / 1e9 == pytest.approx(2 * 4096**3 / 624e12)
         assert row["bound"] == "tensor INT8"
 
+    @pytest.mark.parametrize(
+        ("target", "op", "dtype", "shapes"),
+        [
+            ("gemm:4096,4096,4096,fp8", "gemm", "fp8", {"m": 4096, "n": 4096, "k": 4096}),
+            ("gemm:4096,4096,4096,int8", "gemm", "int8", {"m": 4096, "n": 4096, "k": 4096}),
+            ("conv:32,64,56,56,64,3,3,fp16", "aten::conv2d", "fp16", {"shapes": "32x64x56x56 64x64x3x3"}),
+        ],
+    )
+    def test_of_one_product_is_expected_as_in_a_table_of_operators(
+        self, target: str, op: str, dtype: str, shapes: dict[str, Any]
+    ) -> None:
+        (row,) = rows(target, "--machine", "h100-sxm")
+        given = {name: [value] for name, value in {"op": op, "dtype": dtype, **shapes}.items()}
+        times = expected_times(operator_rows(given), find_machine("h100-sxm"), shipped())
+        assert row["expected_ns"] == pytest.approx(times.expected_us[0] * 1e3)
+        assert row["time_model_ns"] <= row["low_ns"]
+
+    def test_of_a_model_are_never_expected_to_be_shorter_than_at_best(self, tmp_path: Path) -> None:
+        """Numbers fitted to models gave ViT in FP32 on an A100, compiled, 0.9 of the time that the peak allows."""
+        (tmp_path / "wide.py").write_text(PRODUCTS)
+        (row,) = rows(f"{tmp_path / 'wide.py'}:products", "--machine", "a100-sxm4-80gb", "--phase", "forward")
+        assert row["time_model_ns"] == min(row[name] for name in ("low_ns", "compiled_ns", "expected_ns"))
+
+
+PRODUCTS = """
+import torch
+from torch import nn
+
+def products():
+    return nn.Sequential(*(nn.Linear(4096, 4096, bias=False) for _ in range(8))), torch.randn(4096, 4096)
+"""
 
 ONE_CONVOLUTION = """
 import torch

@@ -15,6 +15,7 @@ from ncu_tools.model.expected_time.operator_shapes import Product, product_of, s
         ("32x3x224x224 64x3x7x7", [(32, 3, 224, 224), (64, 3, 7, 7)]),
         ("[[8944,1024],[1024,2816]]", [(8944, 1024), (1024, 2816)]),
         ("[[768],[25088,768],[768,768],[],[]]", [(768,), (25088, 768), (768, 768)]),
+        ("4096x64 64x4096 () ()", [(4096, 64), (64, 4096)]),
         ("[[[1,2],[3,4]],[]]", []),
         ("[1", []),
         ("a b", []),
@@ -30,6 +31,9 @@ def test_shapes_are_read_as_the_collector_and_as_traces_write_them(text: str, sh
     [
         ("aten::mm", "8x4 4x2", 128, Product(1, 8, 2, 4)),
         ("aten::addmm", "2 8x4 4x2", 128, Product(1, 8, 2, 4)),
+        ("aten::_scaled_mm", "8x4 4x2 () ()", 128, Product(1, 8, 2, 4)),
+        ("aten::_scaled_mm", "8x2 2x2 () ()", 128, None),  # two numbers a byte
+        ("aten::_int_mm", "8x4 4x2", 0, Product(1, 8, 2, 4)),
         ("aten::bmm", "3x8x4 3x4x2", 384, Product(3, 8, 2, 4)),
         ("aten::linear", "5x8x4 2x4 2", 640, Product(1, 40, 2, 4)),
         ("aten::matmul", "5x8x4 4x2", 640, Product(1, 40, 2, 4)),
