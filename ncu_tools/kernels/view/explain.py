@@ -1,4 +1,4 @@
-"""Explain a rule, quantity or fact: its formula, threshold and source, and their values for one kernel."""
+"""Explain a rule, quantity, fact or stall: its formula, threshold and source, and their values for one kernel."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from ncu_tools.kernels.diagnosis.limits import (
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Conditions, facts, failing, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.wording import percent
 from ncu_tools.kernels.kernel_row import NEAR_ITS_LIMIT
+from ncu_tools.kernels.source.stalls import Stall, stalls
 from ncu_tools.kernels.view.facts import parts
 from ncu_tools.kernels.view.kernel_view import KernelView
 
 SIGNS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 RULES_FILE = "ncu_tools/kernels/diagnosis/rules.toml"
 GUIDE = "NVIDIA, Kernel Profiling Guide (Metrics Reference); ncu_tools/kernels/view/parts.toml"
+STALLS_FILE = "NVIDIA, Kernel Profiling Guide (Warp Stall Reasons); ncu_tools/kernels/source/stalls.toml"
+STALL = "stall "
 WHEN, ONLY_IF, CERTAIN_IF, EVIDENCE = "found when", "a cause only if", "certain if", "its other numbers"
 COSTS, BUSY = "costs about", "busy"
 LEFT = "left"
@@ -55,7 +58,7 @@ class ExplainedNumber:
 
 @dataclass(frozen=True)
 class ExplainedName:
-    """Meaning of a name ("rule", "quantity" or "fact"), its numbers for a kernel, the outcome there, and its source."""
+    """Meaning of a name ("rule", "quantity", "fact" or "stall"), its numbers for a kernel, the outcome, its source."""
 
     name: str
     kind: str
@@ -73,12 +76,13 @@ def names() -> list[str]:
         *(rule.id for rule in rules()),
         *quantities(),
         *(key for part in parts().values() for key in part),
+        *stalls(),
     ]
     return sorted({key.replace(" ", "-") for key in keys})
 
 
 def explain(view: KernelView, name: str) -> ExplainedName:
-    """Explain a rule, else a fact, else a quantity, for one kernel. Spaces, hyphens and underscores are equivalent.
+    """Explain a rule, else a fact, a quantity or a stall, for one kernel. Spaces, hyphens and underscores are alike.
 
     Raises `WrongUsage` for an unknown name, with near names.
     """
@@ -95,10 +99,13 @@ def explain(view: KernelView, name: str) -> ExplainedName:
     quantity = next((key for key in quantities() if _plain(key) == wanted), None)
     if quantity is not None:
         return ExplainedName(quantity, "quantity", "", [_number(view, "quantity", quantity)], RULES_FILE)
+    stall = next((one for one in stalls().values() if wanted.removeprefix(STALL) in _written(one)), None)
+    if stall is not None:
+        return _stall(view, stall)
     near = get_close_matches(name.lower(), names(), NEAR_NAMES, LEAST_ALIKE)
     every = [AT_ITS_LIMIT, *(one.id for one in rules())]
     raise WrongUsage(
-        f"No rule, quantity or fact is called {name}.",
+        f"No rule, quantity, fact or stall is called {name}.",
         f"Names like it: {', '.join(near)}." if near else f"The rules are: {', '.join(every)}.",
         "Quantities are those of rules.toml, facts have the keys of kernel --format json.",
     )
@@ -240,7 +247,27 @@ def _limit(view: KernelView) -> ExplainedName:
     return ExplainedName(AT_ITS_LIMIT, "rule", outcome, numbers, source, _sentence(view, AT_ITS_LIMIT), formulas)
 
 
-# --------------------------------------------------------------------------------------------------- facts
+# --------------------------------------------------------------------------------------- stalls and facts
+
+
+def _written(stall: Stall) -> tuple[str, str]:
+    """The spellings of a reason: metrics of warp states have no_instruction, those of samples no_instructions."""
+    return stall.title, stall.title.removesuffix("s")
+
+
+def _stall(view: KernelView, stall: Stall) -> ExplainedName:
+    """A stall reason; its time is 0 where only others were met."""
+    found = next((one for one in view.stalls if one.reason in _written(stall)), None)
+    share, cycles = (found.share, found.per_issue) if found is not None else (0.0 if view.stalls else None, None)
+    of_time = "of the time of a warp between two instructions"
+    numbers = [ExplainedNumber("value", "share", of_time, "fraction", "", share, None, [])]
+    if cycles is not None:
+        numbers.append(
+            ExplainedNumber("value", "per_issue", "for each issued instruction", "cycle", "", cycles, None, [])
+        )
+    outcome = "not collected here" if share is None else "here the median of the launches"
+    means = f"A warp does not issue, as {stall.meaning}. What helps: {stall.advice}"
+    return ExplainedName(stall.title, "stall", outcome, numbers, STALLS_FILE, means)
 
 
 def _fact(view: KernelView, part: str, key: str, entry: Mapping[str, object]) -> ExplainedName:

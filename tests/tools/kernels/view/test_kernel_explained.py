@@ -101,7 +101,9 @@ def test_a_number_that_only_a_rules_message_prints_names_that_rule() -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_that_are_like_it() -> None:
-    with pytest.raises(WrongUsage, match=r"No rule, quantity or fact is called coalesced\. Names like it: uncoalesced"):
+    with pytest.raises(
+        WrongUsage, match=r"No rule, quantity, fact or stall is called coalesced\. Names like it: uncoalesced"
+    ):
         explained("coalesced")
     with pytest.raises(WrongUsage, match="The rules are: near its limit, few blocks"):
         explained("zzzz")
@@ -120,6 +122,18 @@ def test_a_rule_comes_before_a_fact_of_the_same_name_and_facts_have_names_of_the
     assert explained("bank_conflicts").kind == "rule"
     assert explained("l1_hit_rate").kind == "fact"
     assert explained("top_stall_share").kind == "quantity"
+
+
+@pytest.mark.parametrize("name", ["long scoreboard", "stall_long_scoreboard", "Long-Scoreboard"])
+def test_a_stall_is_explained_by_the_name_that_the_kernel_shows_it_by(name: str) -> None:
+    stalled = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+    found = explained(name, **{stalled.format("long_scoreboard"): 6.0, stalled.format("wait"): 2.0})
+    assert (found.name, found.kind) == ("long scoreboard", "stall")
+    assert [(one.key, one.value) for one in found.numbers] == [("share", 0.75), ("per_issue", 6.0)]
+    assert "has not arrived" in found.says
+    assert explained(name).numbers[0].value is None
+    assert explained("barrier", **{stalled.format("wait"): 2.0}).numbers[0].value == 0.0
+    assert explained("no_instruction").name == "no instructions"
 
 
 @needs_shared_reports
