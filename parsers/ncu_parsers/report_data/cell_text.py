@@ -74,6 +74,8 @@ def unit(text: str) -> Unit:
         per_second = factor * 1e9 / SECONDS_IN_NS[bottom]
         return Unit("hz" if base in ("cycle", "") else f"{base}/s", per_second)
     below, divisor = _scaled_word(bottom)
+    if top == "%":  # ncu scales the value as a whole, and writes its prefix before the byte: 23,600 is 23.6 %/Kbyte
+        divisor = 1 / divisor
     return Unit(f"{base}/{below}", factor / divisor)
 
 

@@ -104,8 +104,9 @@ def test_the_binary_report_holds_what_ncu_printed_of_it() -> None:
     assert compared > 200
 
 
-def test_two_pages_of_a_launch_are_one_row_though_one_prints_instances_behind_words() -> None:
-    pages = [Source(str(MEASURED / name)) for name in ("conflicts-details-all.csv", "conflicts-raw-instances.csv")]
+def test_three_prints_of_a_launch_are_one_row_though_one_has_instances_behind_words() -> None:
+    names = ("conflicts-details-all.csv", "conflicts-raw-instances.csv", "conflicts.ncu-rep")
+    pages = [Source(str(MEASURED / name)) for name in names]
     table = parse(pages).table
     assert table is not None
     assert len(table) == 1

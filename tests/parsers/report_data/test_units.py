@@ -180,7 +180,8 @@ UNITS = [
     ("B", "byte", 1), ("bytes", "byte", 1), ("Hz", "hz", 1), ("HZ", "hz", 1), ("cycles", "cycle", 1), ("ops", "op", 1),
     ("ns/inst", "ns/inst", 1), ("ms/kernel", "ms/kernel", 1), ("cycles/op", "cycle/op", 1),
     ("Kfurlong", "Kfurlong", 1), (" ns ", "ns", 1),
-    ("register/thread", "register/thread", 1), ("%", "%", 1), ("", "", 1), ("furlong", "furlong", 1),
+    ("register/thread", "register/thread", 1), ("%", "%", 1), ("%/Kbyte", "%/byte", 1e3), ("", "", 1),
+    ("furlong", "furlong", 1),
 ]  # fmt: skip
 """Units as some ncu prints them, with their base and factor."""
 
