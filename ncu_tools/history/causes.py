@@ -97,10 +97,9 @@ class _Judge:
         self._known = {name: ~np.isnan(history.values(name)) for name in counters}
         self._noisy_moves: dict[int, list[FoundChange]] = {}
         for one in moves.found:
-            if quantities()[one.quantity].moves and not quantities()[one.quantity].exact:
+            if not quantities()[one.quantity].exact:
                 self._noisy_moves.setdefault(one.shift.series, []).append(one)
-        self._cycles = history.values(CYCLES) if history.has(CYCLES) and history.has(TIME) else None
-        self._times = history.values(TIME) if self._cycles is not None else None
+        self._cycles, self._times = history.values(CYCLES), history.values(TIME)
 
     def judged(self, found: FoundChange) -> HistoryChange:
         """A change with its cause and evidence."""
@@ -154,7 +153,7 @@ class _Judge:
     def _same_work(self, found: FoundChange, moved: list[FoundChange]) -> bool:
         """True if a launch does as many FLOPs as before, so that another grid is another way to do the same."""
         there = self._known.get("flops")
-        if there is None or found.shift.series == EVERY or found.shift.begin == 0:
+        if there is None or found.shift.series == EVERY:
             return False
         known = there[found.shift.begin - 1 : found.shift.begin + 1, found.shift.series].all()
         return bool(known) and "flops" not in [one.quantity for one in moved]
@@ -211,7 +210,7 @@ class _Judge:
     def _clock_at(self, series: int, run: int) -> float | None:
         """The SM clock of a series in the run, or the last before it: cycles over time, or the median of the run."""
         for one in range(run, -1, -1):
-            if series != EVERY and self._cycles is not None and self._times is not None:
+            if series != EVERY:
                 cycles, time = float(self._cycles[one, series]), float(self._times[one, series])
                 if np.isfinite(cycles) and time > 0:
                     return cycles / time * 1e9

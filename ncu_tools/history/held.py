@@ -46,7 +46,7 @@ def held(history: History, measure: str, window: int, *, drift: bool = False) ->
     if isinstance(sides, str):
         return Subjects(noun, [], lacks={measure: sides})
     values = history.values(measure)
-    confidence = 1 - (1 - CONFIDENCE) / max(values.shape[1], 1)
+    confidence = 1 - (1 - CONFIDENCE) / values.shape[1]
     clock = _clock(history, sides) if measure == TIME else 1.0
     every = [
         _subject(
@@ -113,7 +113,7 @@ def _change(measure: str, values: Floats, sides: _Sides, clock: float, of_many: 
     base, newest = (_known(values[side]) for side in (sides.base, sides.newest))
     before, after = (float(np.median(side)) if len(side) else None for side in (base, newest))
     compares = f"of {counted(len(base), 'run', 'runs')}"
-    if measure in EXACT or len(base) < FEWEST_FOR_NOISE or before is None or after is None or before <= 0 or after <= 0:
+    if measure in EXACT or len(base) < FEWEST_FOR_NOISE or not before or not after:
         return Change(measure, before, after, clock=clock, compares=compares)
     spread = spread_of(np.log(base), max(quantities()[measure].floor, SMALLEST_SPREAD))
     error = spread * math.sqrt(1 / len(base) + 1 / len(newest))

@@ -170,7 +170,7 @@ class _Kernels:
     def _numbered(self, signatures: Signatures) -> Places:
         spelled = [normalised_name(name) for name in signatures.names]
         if self._matched and self._last is not None and any(name not in self._by_name for name in spelled):
-            self._match(signatures, spelled)
+            self._match(self._last[1], signatures, spelled)
         numbers = []
         for name, spelling in zip(signatures.names, spelled, strict=True):
             if spelling not in self._by_name:
@@ -179,14 +179,11 @@ class _Kernels:
             numbers.append(self._by_name[spelling])
         return np.array(numbers, np.int64)[signatures.name_codes]
 
-    def _match(self, new: Signatures, spelled: Sequence[str]) -> None:
+    def _match(self, before: Signatures, new: Signatures, spelled: Sequence[str]) -> None:
         """Give new names the series of kernels of the last run that they took the place of."""
-        before = self._last[1] if self._last is not None else _only(new, [False] * len(new.names))
         here = set(spelled)
         gone = _only(before, [normalised_name(name) not in here for name in before.names])
         fresh = _only(new, [name not in self._by_name for name in spelled])
-        if not len(gone.name_codes) or not len(fresh.name_codes):
-            return
         for pair in pair_kernels(gone, fresh).pairs:
             if pair.matched_by is not None and pair.was is not None and pair.kernel != pair.was:
                 self._rename(pair)

@@ -10,11 +10,11 @@ import numpy as np
 from ncu_launch.files.manifest import Manifest, write_manifest
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch
-from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+from ncu_parsers.schema.tables import SCHEMA_VERSION, Floats, with_metadata
 
 from ncu_tools.history.causes import HistoryChange, changes_of
 from ncu_tools.history.run_summary import HistorySums, RunFacts, RunSummary, with_facts_of
-from ncu_tools.history.series import History, history_of
+from ncu_tools.history.series import KERNEL, History, Renamed, history_of
 from tests.support.launches import launch, metric, table, taken
 
 INSTRUCTIONS, REGISTERS, CYCLES = "smsp__inst_executed.sum", "launch__registers_per_thread", "sm__cycles_elapsed.max"
@@ -46,6 +46,18 @@ def summary(name: str, launches: Sequence[Launch], **facts: object) -> RunSummar
 def history(*runs: Sequence[Launch], by: str = "kernel") -> History:
     """The history of runs in order, called r0, r1 and so on."""
     return history_of([summary(f"r{number}", launches) for number, launches in enumerate(runs)], by)
+
+
+def history_of_values(
+    facts: Sequence[RunFacts] | None = None, renamed: Sequence[Renamed] = (), noun: str = KERNEL, **values: Floats
+) -> History:
+    """The history of kernels k0, k1 and so on with these values of quantities, shape (runs, series) or (runs,)."""
+    columns = [np.reshape(one, (len(one), -1)).astype(float) for one in values.values()]
+    runs, series = columns[0].shape
+    blocks = [(np.arange(series), [column[run] for column in columns]) for run in range(runs)]
+    known = list(facts or [RunFacts()] * runs)
+    names = [f"k{number}" for number in range(series)]
+    return History(noun, [f"r{run}" for run in range(runs)], known, names, tuple(values), blocks, list(renamed))
 
 
 def changes(*runs: Sequence[Launch], quantity: str = "time") -> list[HistoryChange]:
