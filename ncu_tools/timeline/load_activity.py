@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import REPORTS
 
 from ncu_tools.runs.loading import on_disk
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from ncu_launch.profilers.sampling.power_readings import PowerReading
     from ncu_parsers.parse.file_kinds import FileKind
     from ncu_parsers.sources.sources import Source
@@ -154,7 +156,25 @@ def _of_launches(path: str) -> Activity:
     from ncu_tools.runs.loading import load
 
     run = load(path)
-    return read_launches_activity(run.name, run.read(NEEDED))
+    table = run.read((*NEEDED, "report"))
+    if len(together := _recordings_of_one_gpu(table)) > 1:
+        raise _several(path, together)
+    return read_launches_activity(run.name, table)
+
+
+def _recordings_of_one_gpu(table: pa.Table) -> list[str]:
+    """The recordings of a table that have the same GPU of a process, each in a time of its own; [] if none have."""
+    from ncu_parsers.schema import tables
+
+    if not tables.has_column(table, "report"):
+        return []
+    codes, names = tables.codes(table, "report")
+    timed = ~np.isnan(tables.floats(table, "start_ns"))
+    gpu = np.stack([np.nan_to_num(tables.floats(table, one), nan=-1) for one in ("process_id", "device_id")])
+    of_gpu = np.unique(np.vstack([gpu, codes])[:, timed], axis=1)
+    same = (np.diff(of_gpu[:2], axis=1) == 0).all(axis=0)
+    found = np.unique(np.concatenate([of_gpu[2, :-1][same], of_gpu[2, 1:][same]])).astype(int).tolist()
+    return [str(names[one]) for one in found]
 
 
 def _several(path: str, found: list[str]) -> WrongUsage:

@@ -224,6 +224,18 @@ def test_a_run_folder_is_read_from_its_recording(sqlite: str, tmp_path: Path) ->
     assert "2 recordings: t.sqlite, u.sqlite" in result.stderr
 
 
+def test_a_table_of_two_recordings_of_one_gpu_is_no_timeline(sqlite: str, tmp_path: Path) -> None:
+    """Each counts its time from its own zero; of different processes they stay apart."""
+    other, apart = (database(tmp_path / f"{name}.sqlite", {
+        KERNELS: [{**kernel(MS, 1, end=2 * MS), **more}], CALLS: [{**call(10, 1), "nameId": 2}],
+    }, NAMES) for name, more in (("other", {}), ("apart", {"globalPid": 9 << 24})))  # fmt: skip
+    for second, code in ((other, 2), (apart, 0)):
+        both = tmp_path / f"{second.stem}.parquet"
+        assert ran("parse", sqlite, str(second), "-o", str(both)).exit_code == 0
+        result = ran("timeline", str(both))
+        assert (result.exit_code, "holds 2 recordings" in result.stderr) == (code, code == 2), result.stderr
+
+
 def test_the_timeline_of_a_run_of_ncu_is_found_beside_the_json_of_the_run(sqlite: str, tmp_path: Path) -> None:
     for name in ("manifest.json", "modules.json"):
         (tmp_path / name).write_text("{}")
