@@ -151,8 +151,8 @@ class LazyGroup(click.Group):
             from ncu_tools.cli.guessed_words import COMMANDS as GUESSED
 
             near = [f"Did you mean {one}?" for one in near_names(args[0], COMMANDS, most=1)]
-            words = GUESSED.get(args[0]) or (f"hotspots {shlex.quote(args[0])}" if Path(args[0]).exists() else "")
-            guessed = [f"Type: ncu-bench {words}."] if words else near
+            meant = GUESSED.get(args[0]) or (f"hotspots {shlex.quote(args[0])}" if Path(args[0]).exists() else "")
+            guessed = [f"Type: ncu-bench {meant}."] if meant else near
             ctx.fail(" ".join([f"No such command '{args[0]}'.", *guessed]))
         return super().resolve_command(ctx, args)
 
