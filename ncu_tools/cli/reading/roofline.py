@@ -99,6 +99,31 @@ class PointOptions:
     instructions: bool
 
 
+@dataclass(frozen=True)
+class AskedRoofline:
+    """The runs, and all options but those on loading them."""
+
+    runs: tuple[str, ...]
+    style: Style
+    placed: PointOptions
+    drawn: DrawnOptions
+    only: Selection | None
+    top: int | None
+    dask: str | None
+    output_format: str
+
+    @property
+    def selected(self) -> str:
+        """The chosen launches in words; "" for all."""
+        return self.only.title if self.only is not None else ""
+
+    def titled(self, scene: Scene) -> Scene:
+        """The scene with the title of a picture: as asked for, else by its runs."""
+        if self.style.title is not None:
+            return scene
+        return replace(scene, title=default_title(self.runs, scene, self.selected))
+
+
 @click.command()
 @click.argument("runs", nargs=-1, metavar="RUN...")
 @click.option("-o", "--output", type=FILE, help="Draw to this .svg, .png, .pdf or .txt file.")
@@ -185,9 +210,7 @@ def command(
       ncu-bench roofline plot.json -o roofline.svg
     """
     from ncu_tools.roofline.load_for_roofline import load_for, read_roofline_json
-    from ncu_tools.roofline.roofline import Look
 
-    selected = only.title if only is not None else ""
     check_style(style)
     if only is not None and (not runs or any(map(read_roofline_json, runs))):
         raise WrongUsage(
@@ -202,55 +225,65 @@ def command(
         raise WrongUsage(
             "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
         )
+    asked = AskedRoofline(runs, style, placed, drawn, only, top, dask, output_format)
     inductor = inductor if placed.group == LOCATION else ""
-    levels = _levels(placed.levels or (("all",) if placed.instructions else (DRAM,)))
     if placed.instructions:
-        from ncu_tools.cli.reading.inside.instruction_roofline import InstructionsOf, instruction_table
+        _show_instructions(asked, machines, inductor)
+    else:
+        require_no_dask(only, dask)
+        _show_points(asked, machines, partial(load_for, only=only, settings=settings, inductor=inductor))
 
-        loading = InstructionsOf(levels, machines, only, placed.group, inductor)
-        found = _of_instructions(runs, loading, placed, drawn, style, dask)
-        heads = _heads((), found[0].runs, only)
-        echo_heads(heads, output_format)
-        if is_drawn_here(style, output_format):
-            echo_picture(found[1])
-        table = instruction_table(*found, top, output_format)
-        table.extra = {"heads": [one.as_json() for one in heads], **table.extra}
-        show(table, output_format)
-        return
-    look = Look(placed.points, placed.group, placed.depth, levels, placed.cache_bytes, follow=drawn.arrows)
-    require_no_dask(only, dask)
-    load = partial(load_for, only=only, settings=settings, inductor=inductor)
-    result, notes, models = _roofline(runs, machines, look, dask, only, load)
-    scene = _scene(result, drawn, selected if style.title is None else style.title, models)
-    notes += _arrow_note(scene, drawn.arrows)
-    titled = replace(scene, title=default_title(runs, scene, selected)) if style.title is None else scene
-    if style.output is not None:
-        notes += write_picture(titled, style)
-    bare, here = not result.runs and output_format != "json", is_drawn_here(style, output_format)
-    table = (
-        _bare_table(result, notes, output_format)
-        if bare
-        else _table(result, titled, notes, top, output_format, look, here=here)
-    )
-    if not bare and result.view == KERNELS and placed.group == "name" and output_format in MACHINE_FORMATS:
-        from ncu_tools.kernels.names.kernel_ids import kernel_id
 
-        for row in table.rows:
-            row["kernel_id"] = kernel_id(row["kernel"])
-    if runs:
-        from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
+def _show_instructions(asked: AskedRoofline, machines: Sequence[Machine], inductor: str) -> None:
+    """Show the roofline of warp instructions and transactions, and write its picture."""
+    from ncu_tools.cli.reading.inside.instruction_roofline import InstructionsOf, instruction_table
 
+    levels = _levels(asked.placed.levels or ("all",))
+    loading = InstructionsOf(levels, machines, asked.only, asked.placed.group, inductor)
+    found = _of_instructions(asked, loading)
+    heads = _heads((), found[0].runs, asked.only)
+    echo_heads(heads, asked.output_format)
+    if is_drawn_here(asked.style, asked.output_format):
+        echo_picture(found[1])
+    table = instruction_table(*found, asked.top, asked.output_format)
+    table.extra = {"heads": [one.as_json() for one in heads], **table.extra}
+    show(table, asked.output_format)
+
+
+def _show_points(asked: AskedRoofline, machines: Sequence[Machine], load: Callable[..., Loaded]) -> None:
+    """Show the roofline of FLOPs and bytes, or of machines alone, and write its picture; `load` loads a run."""
+    from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
+    from ncu_tools.kernels.names.kernel_ids import kernel_id
+    from ncu_tools.roofline.roofline import Look
+
+    placed, output_format = asked.placed, asked.output_format
+    levels = _levels(placed.levels or (DRAM,))
+    look = Look(placed.points, placed.group, placed.depth, levels, placed.cache_bytes, follow=asked.drawn.arrows)
+    result, notes, models = _roofline(asked, machines, look, load)
+    scene = _scene(result, asked.drawn, asked.selected if asked.style.title is None else asked.style.title, models)
+    titled = asked.titled(scene)
+    notes += _arrow_note(scene, asked.drawn.arrows)
+    notes += write_picture(titled, asked.style) if asked.style.output is not None else []
+    here = is_drawn_here(asked.style, output_format)
+    if not result.runs and output_format != "json":
+        table = _bare_table(result, notes, output_format)
+    else:
+        table = _table(result, titled, notes, asked, look)
+        if result.view == KERNELS and placed.group == "name" and output_format in MACHINE_FORMATS:
+            for row in table.rows:
+                row["kernel_id"] = kernel_id(row["kernel"])
+    if asked.runs:
         by_name = result.view in (KERNELS, LAUNCHES) and placed.group in NAMES_OF_KERNELS
         every = [*result.notes, *notes]
-        heads = _heads(result.points, result.runs, only, every, time_title=result.time_title, by_name=by_name)
+        heads = _heads(result.points, result.runs, asked.only, every, time_title=result.time_title, by_name=by_name)
         echo_heads(heads, output_format)
         table.extra = {"heads": [one.as_json() for one in heads], **table.extra}
     if here:
-        echo_picture(scene, rows_shown(top, output_format), legend=False)
-    if not (here or bare) and output_format in ("text", "markdown"):
+        echo_picture(scene, rows_shown(asked.top, output_format), legend=False)
+    if result.runs and not here and output_format in ("text", "markdown"):
         _show_with_roofs(table, result, output_format)
-        return
-    show(replace(table, columns=[NUMBER, *table.columns]) if here and not bare else table, output_format)
+    else:
+        show(replace(table, columns=[NUMBER, *table.columns]) if here and result.runs else table, output_format)
 
 
 def _show_with_roofs(table: Table, result: Roofline, output_format: str) -> None:
@@ -307,50 +340,43 @@ def _levels(wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(level for level in LEVELS if level in wanted or "all" in wanted)
 
 
-def _of_instructions(
-    runs: Sequence[str],
-    loading: InstructionsOf,
-    placed: PointOptions,
-    drawn: DrawnOptions,
-    style: Style,
-    dask: str | None,
-) -> tuple[InstructionRoofline, Scene, list[str]]:  # fmt: skip
+def _of_instructions(asked: AskedRoofline, loading: InstructionsOf) -> tuple[InstructionRoofline, Scene, list[str]]:
     """The instruction roofline of runs, its scene, and notes on the picture, which is written."""
     from ncu_tools.cli.reading.inside.instruction_roofline import instructions_of, require_kernels
     from ncu_tools.roofline.instruction_roofline import scene_of_instructions
 
-    require_kernels(runs, {
-        "--points": placed.points != KERNELS, "--depth": placed.depth is not None, "--dask": dask is not None,
+    placed, drawn = asked.placed, asked.drawn
+    require_kernels(asked.runs, {
+        "--points": placed.points != KERNELS, "--depth": placed.depth is not None, "--dask": asked.dask is not None,
         "--cache-bytes": placed.cache_bytes != TRAFFIC, "--ceilings": drawn.ceilings != AUTO,
         "--unit": bool(drawn.units), "--label": bool(drawn.labels), "--arrows": drawn.arrows,
     })  # fmt: skip
-    result = instructions_of(runs, loading)
-    scene = scene_of_instructions(result, style.title or (loading.only.title if loading.only is not None else ""))
-    titled = replace(scene, title=default_title(runs, scene, scene.title)) if style.title is None else scene
-    return result, titled, write_picture(titled, style) if style.output is not None else []
+    result = instructions_of(asked.runs, loading)
+    titled = asked.titled(scene_of_instructions(result, asked.style.title or asked.selected))
+    return result, titled, write_picture(titled, asked.style) if asked.style.output is not None else []
 
 
 # ------------------------------------------------------------------------------------------------- what is to be drawn
 
 
 def _roofline(
-    runs: Sequence[str], machines: Sequence[Machine], look: Look, dask: str | None, only: Selection | None,
-    load_for: Callable[..., Loaded],
-) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
-    """The roofline, notes on reading the runs, and the models of the runs. `load_for` loads one."""
+    asked: AskedRoofline, machines: Sequence[Machine], wanted: Look, load: Callable[..., Loaded]
+) -> tuple[Roofline, list[str], dict[str, str]]:
+    """The roofline, notes on reading the runs, and the models of the runs. `load` loads one."""
     from ncu_tools.cli.reading.runs_of_roofline import load_runs, look_at
     from ncu_tools.roofline import roofline as model
 
+    runs = asked.runs
     if not runs:
         return (model.of_machine(machines[0]) if len(machines) == 1 else model.of_machines(machines)), [], {}
     own = machines[0] if len(machines) == 1 else None
-    asked, look = look, look_at(runs, look)
-    with engine_of(dask) as engine, progress("Reading") as reading:
-        load = partial(load_for, look=look, machine=own, reading=reading, engine=engine)
-        loaded = load_runs(runs, load, only=only)
+    look = look_at(runs, wanted)
+    with engine_of(asked.dask) as engine, progress("Reading") as reading:
+        load = partial(load, look=look, machine=own, reading=reading, engine=engine)
+        loaded = load_runs(runs, load, only=asked.only)
     notes = list(dict.fromkeys(note for run in loaded for note in run.notes))
-    if asked.view not in (look.view, KERNELS):
-        notes.append(f"--points {asked.view} is ignored: with a sweep, every point is a whole run")
+    if wanted.view not in (look.view, KERNELS):
+        notes.append(f"--points {wanted.view} is ignored: with a sweep, every point is a whole run")
     summed = {run.name: run.points for run in loaded if run.points is not None}
     result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
     if len(machines) > 1:
@@ -412,16 +438,15 @@ def _arrow_note(scene: Scene, arrows: bool) -> list[str]:
 # --------------------------------------------------------------------------------------------------------- the table
 
 
-def _table(
-    result: Roofline, scene: Scene, notes: list[str], top: int | None, output_format: str, look: Look, *, here: bool
-) -> Table:
-    """A row for each point; `here` if the picture is printed above the table."""
+def _table(result: Roofline, scene: Scene, notes: list[str], asked: AskedRoofline, look: Look) -> Table:
+    """A row for each point."""
     from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
     from ncu_tools.roofline.scene_builder import names_of
 
+    output_format = asked.output_format
     names = {id(point): name for point, name in zip(result.points, names_of(result.points), strict=True)}
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
-    points, hidden = first_rows(points, top, output_format, "point")
+    points, hidden = first_rows(points, asked.top, output_format, "point")
     notes = [*hidden, *notes]
     several = len({point.run for point in points}) > 1
     labels = {run.name: run.label for run in scene.runs}
@@ -435,6 +460,7 @@ def _table(
         title="kernel" if result.density else result.noun, kind=KERNEL if of_kernels else "text", wide=True
     )
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
+    here = is_drawn_here(asked.style, output_format)
     notes = [*result.notes, *_ceiling_notes(result, output_format, beside_picture=here), *notes]
     extra = _extra(result, scene) if output_format == "json" else {}
     table = Table("roofline", columns, rows, notes, extra, MACHINE_READABLE)
