@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,7 +147,7 @@ def command(
       ncu-bench estimate --ops operators.csv --machine b200,h100-sxm --format csv
     """
     from ncu_tools.ceilings.machine_files import find_machine, which_board
-    from ncu_tools.model.expected.estimate import estimates, one_by_one
+    from ncu_tools.model.expected.estimate import estimates
     from ncu_tools.model.language.language_estimate import Types
 
     machines = [find_machine(name) for name in machine_names]
@@ -169,39 +170,8 @@ def command(
             "-o is the picture of a measured run, or the file of --learn; models have neither.",
             advice="Give a RUN, or leave -o out; --format json writes the numbers.",
         )
-    targets = tuple(
-        dict.fromkeys(with_type(one, dtype) for one in separated(targets) for dtype in dtypes or (DTYPES[0],))
-    )
-    wrong = {target: misspelt(target) for target in targets}
-    if (first := wrong[targets[0]]) is not None and all(wrong.values()):
-        raise first
-    language.require_causal(targets)
-    asked = tuple(phases)
-    workloads = list(dict.fromkeys(
-        workload if wrong[target] else check(workload, asked)
-        for target in targets
-        for dtype in dtypes or (DTYPES[0],)
-        for arguments in (language.combinations() if causal_name(target) else ((),))
-        for batch in batches
-        for workload in one_by_one(
-            Workload(
-                target, batch, input_size, seq_len, own_dtype(target) or dtype,
-                phases=asked or default_phases(target), device="cpu", arguments=arguments,
-                phases_are_defaults=not asked,
-            )
-        )
-    ))  # fmt: skip
-    if (stored.weights or stored.kv_cache) and not any(workload.generates for workload in workloads):
-        raise WrongUsage(
-            "--weights and --kv-cache are of prefill and decode, and neither is estimated here.",
-            advice="Add --phase decode, or leave them out.",
-        )
-    if stored.weights and any(scheme != NOT_QUANTISED for scheme in language.schemes):
-        raise WrongUsage(
-            "--weights and --quantize both say what the weights are.",
-            "--weights counts other bytes of each weight; --quantize counts what torchao makes of them, with scales.",
-            "Give one of the two.",
-        )
+    workloads = _workloads(targets, batches, dtypes or (DTYPES[0],), phases, (input_size, seq_len), language)
+    _refuse_contradictions(stored, workloads, language)
     with status_and_lines(f"counting {len(workloads)} models"):
         expectations = expectations_of(workloads)
     types = Types(stored.weights, stored.kv_cache)
@@ -214,6 +184,56 @@ def command(
     if all(row.failed for row in rows):
         advice = expectations[0].advice or "Check the targets' names."
         raise NcuBenchError("Nothing could be estimated.", f"{(rows[0].failed or '').rstrip('.')}.", advice)
+
+
+def _workloads(
+    targets: tuple[str, ...],
+    batches: tuple[int, ...],
+    dtypes: tuple[str, ...],
+    phases: tuple[str, ...],
+    sizes: tuple[int | None, int | None],
+    language: LanguageOptions,
+) -> list[Workload]:
+    """Every model with every batch, type and length; `sizes` are those of an image and of a sequence.
+
+    Raises `WrongUsage` where no target is a model.
+    """
+    from ncu_tools.model.expected.estimate import one_by_one
+
+    named = tuple(dict.fromkeys(with_type(one, dtype) for one in separated(targets) for dtype in dtypes))
+    wrong = {target: misspelt(target) for target in named}
+    if (first := wrong[named[0]]) is not None and all(wrong.values()):
+        raise first
+    language.require_causal(named)
+    input_size, seq_len = sizes
+    return list(dict.fromkeys(
+        workload if wrong[target] else check(workload, phases)
+        for target in named
+        for dtype in dtypes
+        for arguments in (language.combinations() if causal_name(target) else ((),))
+        for batch in batches
+        for workload in one_by_one(
+            Workload(
+                target, batch, input_size, seq_len, own_dtype(target) or dtype,
+                phases=phases or default_phases(target), device="cpu", arguments=arguments,
+                phases_are_defaults=not phases,
+            )
+        )
+    ))  # fmt: skip
+
+
+def _refuse_contradictions(stored: StoredAs, workloads: Sequence[Workload], language: LanguageOptions) -> None:
+    if (stored.weights or stored.kv_cache) and not any(workload.generates for workload in workloads):
+        raise WrongUsage(
+            "--weights and --kv-cache are of prefill and decode, and neither is estimated here.",
+            advice="Add --phase decode, or leave them out.",
+        )
+    if stored.weights and any(scheme != NOT_QUANTISED for scheme in language.schemes):
+        raise WrongUsage(
+            "--weights and --quantize both say what the weights are.",
+            "--weights counts other bytes of each weight; --quantize counts what torchao makes of them, with scales.",
+            "Give one of the two.",
+        )
 
 
 def measured_runs(targets: tuple[str, ...]) -> tuple[str, ...]:
