@@ -133,9 +133,8 @@ def _differ(before: Floats, after: Floats, tolerance: float) -> Mask:
 
 def _last_known(values: Floats) -> Floats:
     """The last known value of each series up to each run; NaN before the first."""
-    rows = np.where(np.isnan(values), -1, np.arange(len(values))[:, None])
-    rows = np.maximum.accumulate(rows, axis=0)
-    return np.where(rows >= 0, np.take_along_axis(values, np.maximum(rows, 0), axis=0), np.nan)
+    rows = np.where(np.isnan(values), 0, np.arange(len(values))[:, None])
+    return np.take_along_axis(values, np.maximum.accumulate(rows, axis=0), axis=0)
 
 
 def shifts_of_counts(values: Floats, tolerance: float) -> list[Shift]:
