@@ -162,7 +162,7 @@ def _floors(history: History, quantity: WatchedQuantity, values: Floats) -> Floa
     level, launches = _middle(values), _middle(history.values(LAUNCHES))
     with np.errstate(divide="ignore", invalid="ignore"):
         ticks = JITTER_NS / np.sqrt(launches) / level
-    return np.asarray(np.maximum(floor, np.nan_to_num(ticks, posinf=0.0)))
+    return np.asarray(np.fmax(floor, ticks))
 
 
 def _middle(values: Floats) -> Floats:
