@@ -19,7 +19,7 @@ from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, MANIFEST
 from ncu_launch.notes import Note, NoteKind
 from ncu_launch.profilers.commits import dates_of
 from ncu_parsers.datasets.dataset_layout import find_dataset
-from ncu_parsers.datasets.engine import Engine, InOrder, cores
+from ncu_parsers.datasets.engine import Engine, InOrder, attempted, cores
 from ncu_parsers.datasets.process_engine import child_processes
 from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parse.report_files import reports_among
@@ -66,10 +66,8 @@ def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engi
     named = _commits_named(commits, found)
     dates = dates_of(set(named.values()))
     first_error: NcuBenchError | None = None
-    if engine is None:
-        _keep_in_processes(found)
     shared: dict[str, pa.Table] = {}
-    for run, summary in zip(found, (engine or InOrder()).map(summarised, found), strict=True):
+    for run, summary in zip(found, _summaries(found, engine), strict=True):
         if isinstance(summary, NcuBenchError):
             first_error = first_error or summary
             result.left_out[run.name] = summary.what
@@ -90,14 +88,24 @@ def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engi
     return result
 
 
-def _keep_in_processes(found: Sequence[FoundRun]) -> None:
-    """Have processes sum runs whose sums are not kept yet, if they are many, and keep them for this one to read."""
+def _summaries(found: Sequence[FoundRun], engine: Engine | None) -> Iterator[RunSummary | NcuBenchError]:
+    """The summary of each run, or why it cannot be read.
+
+    Many runs whose sums are not kept yet are summed by processes, which keep them for this one to read.
+    """
     unknown = [run for run in found if run.kept is not None and not run.kept.is_file()]
-    if len(unknown) > MOST_ALONE:
-        with child_processes(cores()) as children:
-            for is_kept in children.map(_keep, unknown):
-                if is_kept is False:  # the folder is closed to the user: they would be summed for nothing
-                    break
+    if engine is not None or len(unknown) <= MOST_ALONE:
+        yield from (engine or InOrder()).map(summarised, found)
+        return
+    names, rest = {run.name for run in unknown}, iter(found)
+    with child_processes(cores()) as children:
+        kept = children.map(_keep, unknown)
+        for run in rest:
+            is_closed = run.name in names and next(kept) is False
+            yield attempted(summarised, run)
+            if is_closed:  # the folder is closed to the user: the others would be summed for nothing
+                break
+    yield from InOrder().map(summarised, list(rest))
 
 
 def _keep(run: FoundRun) -> bool:

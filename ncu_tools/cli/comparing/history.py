@@ -173,7 +173,7 @@ def command(
     newest = history.runs[-1]
     write_junit(junit, {newest: outcomes})
     with_changes = not how.series or output is not None
-    asked = np.array([_is_named(history, series, how.kernel) for series in range(len(history.names))])
+    asked = np.array([_is_named(history, series, how.kernel) for series in range(len(history.names))], np.bool_)
     changes = [one for one in changes_of(history, asked) if _is_wanted(history, one, how)] if with_changes else []
     shown = _series(history, how, output_format) if how.series else _changes(history, changes, how, output_format)
     shown.extra["gates"] = rows_of_gates({newest: outcomes})
