@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import Activity
 
 from ncu_tools.timeline.graph.build import step_graph
-from ncu_tools.timeline.graph.critical_path import critical_path
+from ncu_tools.timeline.graph.critical_path import PATH_KINDS, CriticalPath, Stretch, critical_path
 from ncu_tools.timeline.graph.replay import ReplayTimes, replay, unchanged
-from ncu_tools.timeline.graph.step_graph import Numbers, StepGraph
+from ncu_tools.timeline.graph.step_graph import EDGE_KINDS, Numbers, StepGraph
 from tests.support.activities import Call, Operation, recording
 
 NAMES = ("cudaLaunchKernel", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaStreamWaitEvent", "cudaMemcpyAsync")
 
 
+COLLECTIVE = "ncclDevKernel_AllReduce"
+
+
 @st.composite
-def recordings(draw: st.DrawFn) -> Activity:
+def recordings(draw: st.DrawFn, kernels: Sequence[str] = ("a", "b")) -> Activity:
     """Calls of up to three threads, and kernels and copies of up to three streams on two GPUs, some of one graph."""
     operations, calls = list[Operation](), list[Call]()
     for thread in range(draw(st.integers(1, 3))):
@@ -31,7 +38,7 @@ def recordings(draw: st.DrawFn) -> Activity:
                 start = at + draw(st.integers(-5_000, 200_000))
                 kind = activity.MEMCPY if name == "cudaMemcpyAsync" else activity.KERNEL
                 operations.append(
-                    Operation(start, start + draw(st.integers(0, 400_000)), draw(st.sampled_from("ab")),
+                    Operation(start, start + draw(st.integers(0, 400_000)), draw(st.sampled_from(kernels)),
                               draw(st.sampled_from([number, number, None])), stream=draw(st.integers(1, 3)),
                               device=draw(st.integers(0, 1)), kind=kind, direction=activity.DEVICE_TO_HOST,
                               source_memory=activity.PAGEABLE)
@@ -100,11 +107,84 @@ def test_every_node_is_replayed_once_behind_what_it_waits_for(found: Activity) -
     assert done.all()
 
 
-@given(recordings())
-def test_the_critical_path_is_as_long_as_the_recording(found: Activity) -> None:
+def plain_path(graph: StepGraph, found: Activity, time: Numbers, lag: Numbers) -> CriticalPath:
+    """The critical path, one node after the other: each by the last of the ways that it waited for."""
+    kinds, work, waited = (
+        dict.fromkeys(PATH_KINDS, 0.0),
+        np.zeros(len(found.operations)),
+        np.zeros(len(found.operations)),
+    )
+    ends = [time[one.behind - 1] + graph.work[one.behind - 1] for one in graph.chains]
+    node, from_end, stretches = graph.chains[int(np.argmax(ends))].behind - 1, True, []
+    while True:
+        chain, row = graph.chains[graph.chain[node]], int(graph.row[node])
+        reached, before = float(time[node] + (graph.work[node] if from_end else 0)), dict(kinds)
+        while True:
+            if not chain.is_host:
+                name = found.operations.names[found.operations.name[row]]
+                copies = found.operations.kind[row] == activity.MEMCPY
+                kind = "copies" if copies else "communication" if name == COLLECTIVE else "kernels"
+                kinds[kind] += graph.work[node] if from_end else 0
+                work[row] += graph.work[node] if from_end else 0
+                waited[row] += lag[node]
+            kinds["unexplained"] += lag[node]
+            is_first = node == chain.first
+            own = (0.0 if is_first else time[node - 1] + graph.work[node - 1]) + graph.call[node] + graph.rest[node]
+            ways = [(-np.inf, "", -1, False)]
+            if graph.launch[node] >= 0:
+                source = int(graph.launch[node])
+                ways = [(time[source] + graph.latency[node], "launch and gaps", source, False)]
+            for edge in np.flatnonzero(graph.edges.target == node).tolist():
+                source, at_end = int(graph.edges.source[edge]), bool(graph.edges.from_end[edge])
+                arrives = time[source] + (graph.work[source] if at_end else 0) + graph.edges.offset[edge]
+                ways.append((arrives, OF_EDGES[EDGE_KINDS[graph.edges.kind[edge]]], source, at_end))
+            arrives, kind, source, at_end = max(ways, key=lambda way: way[0])
+            if arrives > own:
+                kinds[kind] += time[node] - lag[node] - time[source] - (graph.work[source] if at_end else 0)
+                break
+            if chain.is_host:
+                kinds["API calls"] += graph.call[node]
+                kinds["host code"] += graph.rest[node]
+            elif is_first:
+                kinds["unexplained"] += graph.rest[node]
+                waited[row] += graph.rest[node]
+            else:
+                kinds["launch and gaps"] += graph.rest[node]
+            if is_first:
+                source = -1
+                break
+            node, from_end, row = node - 1, True, int(graph.row[node - 1])
+        most = int(np.argmax([round(kinds[name] - before[name], 3) for name in PATH_KINDS]))
+        stretches.append(Stretch(int(graph.chain[node]), float(time[node]), reached, most))
+        if source < 0:
+            return CriticalPath(np.array(list(kinds.values())), work, waited, tuple(reversed(stretches)))
+        node, from_end = source, at_end
+
+
+OF_EDGES = {
+    "sync": "API calls", "copy": "API calls", "full queue": "API calls", "hand-over": "hand-over",
+    "event": "launch and gaps", "stream order": "launch and gaps", "collective": "communication", "launch": "API calls",
+}  # fmt: skip
+"""The kind of time on a path from each kind of edge."""
+
+
+@given(recordings(("a", COLLECTIVE)), st.integers(0, 7), st.booleans())
+def test_the_critical_path_is_what_each_node_waited_for_from_the_end_on(
+    found: Activity, kind: int, is_replayed: bool
+) -> None:
     graph = step_graph(found)
-    path = critical_path(graph, found)
-    assert np.isclose(path.length_ns, replay(graph, [unchanged], lags=True).end[0], rtol=0, atol=0.01)
+    edges = graph.edges
+    graph = replace(graph, edges=replace(edges, kind=((edges.kind + kind) % 8).astype(np.int8)))
+    reached = replay(graph, [unchanged], lags=False, keep_times=True).reached[0] if is_replayed else None
+    time, lag = (graph.time, graph.lag) if reached is None else (reached, np.zeros(len(graph)))
+    path, plain = critical_path(graph, found, reached), plain_path(graph, found, time, lag)
+    assert np.allclose(path.by_kind, plain.by_kind, rtol=0, atol=0.01)
+    assert np.allclose(path.work, plain.work, rtol=0, atol=0.01)
+    assert np.allclose(path.waited, plain.waited, rtol=0, atol=0.01)
+    assert [(one.chain, one.kind) for one in path.stretches] == [(one.chain, one.kind) for one in plain.stretches]
+    for ours, theirs in zip(path.stretches, plain.stretches, strict=True):
+        assert (ours.start_ns, ours.end_ns) == pytest.approx((theirs.start_ns, theirs.end_ns), abs=0.01)
+    assert np.isclose(path.length_ns, replay(graph, [unchanged], lags=not is_replayed).end[0], rtol=0, atol=0.01)
     assert (path.by_kind >= -30_000).all()  # offsets of clocks may make a kind negative by as much
 
 
