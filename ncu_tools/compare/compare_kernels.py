@@ -23,7 +23,6 @@ from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.per_launch import (
-    OF_ALL,
     OF_COMMON_SIGNATURES,
     OF_ITERATIONS,
     OF_OTHER_SIGNATURES,
@@ -183,6 +182,8 @@ def compare(
     other = other_work(pairing, base, new)
     kernels = _kernels(pairing, hotspots_of, mix_of(pairing, base, new))
     total = _total(hotspots_of, pairing, base, new, "" if sums_anyway else str(other))
+    if len(kernels) == 1:
+        _take_interval(total, kernels[0])
     clock = clock_ratio(base.observed.median_clock, new.observed.median_clock)
     for one in (*kernels, total):
         one.changes["time"] = replace(one.changes["time"], clock=clock)
@@ -274,6 +275,14 @@ def _total(
     return ComparedKernel(Pair("all kernels", None, None), before, after, changes)
 
 
+def _take_interval(total: ComparedKernel, alone: ComparedKernel) -> None:
+    """Give the sum over a kernel that is alone in both runs the interval of the kernel."""
+    for measure in VALUES:
+        of_kernel, of_sum = alone.changes[measure], total.changes[measure]
+        if not of_sum.unlike:
+            total.changes[measure] = replace(of_sum, low=of_kernel.low, high=of_kernel.high, basis=of_kernel.basis)
+
+
 def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
     """True if FLOPs are a lower bound on one side and come from other counters on the other side."""
     if base is None or new is None:
@@ -296,14 +305,11 @@ def _interval_of_runs(
     if ours is not None and theirs is not None:
         interval = ratio_interval(ours, theirs)
         return None if interval is None else (*interval, OF_ITERATIONS)
-    codes = (base, pairing.base, pairing.base_strata), (new, pairing.new, pairing.new_strata)
-    strata_count = 1 + max((int(of_strata.max(initial=-1)) for _, _, of_strata in codes), default=-1)
-    for basis in (WITHIN_SIGNATURES, SINGLE_AS_OTHERS, OF_ALL):
-        sums = []
-        for run, of_pairs, of_strata in codes:
-            of, count = (of_pairs, len(pairing.pairs)) if basis == OF_ALL else (of_strata, strata_count)
-            moments = run.scatter[column].moments.joined(of, count)
-            sums.append(_as_others(moments) if basis == SINGLE_AS_OTHERS else _sum_of_run(moments))
+    codes = (base, pairing.base_strata), (new, pairing.new_strata)
+    strata_count = 1 + max((int(of_strata.max(initial=-1)) for _, of_strata in codes), default=-1)
+    for basis in (WITHIN_SIGNATURES, SINGLE_AS_OTHERS):
+        moments = [run.scatter[column].moments.joined(of_strata, strata_count) for run, of_strata in codes]
+        sums = list(map(_as_others if basis == SINGLE_AS_OTHERS else _sum_of_run, moments))
         if all(math.isfinite(variance) for _, variance, _ in sums):
             interval = ratio_interval(sums[0], sums[1])
             return None if interval is None else (*interval, basis)
@@ -383,7 +389,7 @@ def _notes_on_noise(result: Comparison) -> list[str]:
     silent = sum(not kernel.changes["time"].noise_is_known for kernel in both)
     if silent:
         without = f"{silent} of {counted(len(both), 'matched kernel has', 'matched kernels have')} no interval"
-        needed = "it takes two launches of a kernel in each run, each with its own time, and times that differ"
+        needed = "it takes two launches of a kernel and grid in each run, each with its own time, and times that differ"
         notes.append(Note(f"{without}: {needed}; profile more iterations", NoteKind.METHOD))
     if any(kernel.changes["flops"].unlike for kernel in both):
         notes.append(f"FLOPs of some kernels are not compared: {COUNTED_DIFFERENTLY}")

@@ -38,8 +38,8 @@ OF_OTHER_SIGNATURES = "per launch, of another grid, block or range than before"
 WITHIN_SIGNATURES, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
 BETWEEN_SIGNATURES = "how the changes of its shapes and ranges differ"
 SINGLE_AS_OTHERS = "launches of the same shape and range; one launched once is taken to scatter as the others"
-"""Launches whose scatter the interval uses. The scatter of all launches includes differences between signatures; it is
-used if single launches take most of the time and are few."""
+"""Launches whose scatter the interval uses. The scatter of all launches includes differences between signatures, which
+are noise only where the two runs drew other ones: then it is used if single launches take most of the time."""
 OF_ITERATIONS = "iterations"
 """The scatter with priority if all launches of both runs know their iterations."""
 
@@ -119,18 +119,20 @@ class Mix:
         sides = [side.scatter(column, len(self.compares), self._strata) for side in self._sides]
         means, works = self.means(measure), self._works(measure)
         found = self._of_iterations(column, confidence)
-        for number in range(len(self.compares)):
+        for number, compares in enumerate(self.compares):
             if number in found:
                 continue
-            for basis in (WITHIN_SIGNATURES, SINGLE_AS_OTHERS, OF_ALL):
+            others = (SINGLE_AS_OTHERS, OF_ALL) if compares == OF_OTHER_SIGNATURES else (SINGLE_AS_OTHERS,)
+            for basis in (WITHIN_SIGNATURES, *others):
                 base, new = (
                     _around(float(mean[number]), side[basis], number) for mean, side in zip(means, sides, strict=True)
                 )
                 interval = ratio_interval(base, new, confidence)
                 if np.isfinite([base[1], new[1]]).all() and (interval or basis == WITHIN_SIGNATURES):
                     break
-            paired = interval and basis != WITHIN_SIGNATURES and paired_ratio_interval(*works[number], confidence)
-            if paired:
+            else:
+                interval = None
+            if basis != WITHIN_SIGNATURES and (paired := paired_ratio_interval(*works[number], confidence)):
                 basis, interval = BETWEEN_SIGNATURES, paired
             if interval is not None:
                 found[number] = (*interval, basis)

@@ -22,6 +22,8 @@ Estimate = tuple[float, float, float]
 """A total or mean, its variance, and the degrees of freedom of the variance."""
 
 CONFIDENCE = 0.95
+LEAST_FREEDOM = 0.9
+"""Least degrees of freedom of works held against themselves: two of which neither has more than 60 % have these."""
 WIDEST = 300.0
 """The logarithm of the widest factor of an interval, 1e130: what is wider excludes nothing either."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
@@ -188,19 +190,19 @@ def paired_ratio_interval(base: Floats, new: Floats, confidence: float = CONFIDE
     noise, too. The variance of the ratio of sums is that of survey sampling (Cochran, Sampling Techniques, 1977,
     section 6.4), with each residual divided by 1 - its work's share, as the jackknife does (MacKinnon and White,
     Journal of Econometrics 29, 1985, p. 305). A few long works outweigh many short ones: the degrees of freedom are
-    those of 1 / sum(share^2) works, and below two of these there is no interval. In simulations 94 to 97 of 100
-    intervals held the true ratio.
+    those of 1 / sum(share^2) works, and there is no interval below 1.9 of these, two works with 60 and 40 %. In
+    simulations 94 to 97 of 100 intervals held the true ratio.
     """
     if not (np.all(base >= 0) and np.all(new >= 0) and base.sum() > 0 and new.sum() > 0):
         return None
     before, after = base / base.sum(), new / new.sum()
     share = (before + after) / 2
     freedom = 1 / float((share**2).sum()) - 1
-    if freedom < 1:
+    if freedom < LEAST_FREEDOM:
         return None
     spread = float(np.linalg.norm((after - before) / (1 - share)))
     ratio = float(new.sum() / base.sum())
-    reach = _reach(student_quantile(confidence, round(freedom, 3)) * spread)
+    reach = _reach(student_quantile(confidence, max(1.0, round(freedom, 3))) * spread)
     return ratio / reach, ratio * reach
 
 

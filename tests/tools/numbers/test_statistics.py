@@ -237,7 +237,7 @@ class TestPairedRatioInterval:
     def test_is_unknown_of(self, base: tuple[float, ...], new: tuple[float, ...]) -> None:
         assert paired_ratio_interval(np.array(base, float), np.array(new, float)) is None
 
-    @pytest.mark.parametrize(("works", "decades"), one_in(4, [(12, 3), (3, 0), (6, 1), (40, 1)]))
+    @pytest.mark.parametrize(("works", "decades"), one_in(4, [(12, 3), (3, 0), (6, 1), (40, 1), (2, 0.1)]))
     @pytest.mark.slow
     def test_about_95_of_100_hold_the_true_ratio_however_different_the_works_are(
         self, works: int, decades: float
