@@ -52,7 +52,7 @@ def compared(base: Run, new: Run, *, anyway: bool) -> TableView:
 
 def _row(kernel: ComparedKernel) -> dict[str, object]:
     time, launches = kernel.changes["time"], kernel.changes["launches"]
-    return {
+    cells: dict[str, object] = {
         "kernel": kernel.pair.kernel,
         "base_launches": _whole(launches.base),
         "new_launches": _whole(launches.new),
@@ -64,6 +64,10 @@ def _row(kernel: ComparedKernel) -> dict[str, object]:
         "changed": verdict_text(time),
         "verdict": verdict(time, is_new=kernel.is_new, is_gone=kernel.is_gone),
     }
+    if kernel.is_new or kernel.is_gone:  # it has no time in the run that lacks it, and no change
+        side = "base" if kernel.is_new else "new"
+        cells |= dict.fromkeys((f"{side}_launches", f"{side}_time_ns", "growth", "low", "high", "changed"))
+    return cells
 
 
 def _whole(count: float | None) -> int | None:

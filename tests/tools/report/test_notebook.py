@@ -261,6 +261,16 @@ class TestCompare:
         assert "+100.0 %" in repr(view)
         assert "+100.0 %" in view._repr_html_()
 
+    def test_has_no_time_of_a_kernel_in_the_run_that_lacks_it(self, tmp_path: Path) -> None:
+        for name, kernel in (("before", "old"), ("after", "young")):
+            (tmp_path / name).mkdir()
+            kept(tmp_path / name, launch(kernel, ns=10_000, grid=(1 + len(kernel), 1, 1)), launch("same", ns=5_000))
+        view = ncu_tools.load(tmp_path / "before").compare(ncu_tools.load(tmp_path / "after"))
+        table = view.table.set_index("kernel")
+        assert table.loc[["old", "young"], "verdict"].tolist() == ["gone", "new"]
+        assert table.loc["old", ["new_time_ns", "growth"]].isna().all()
+        assert table.loc["young", ["base_time_ns", "growth"]].isna().all()
+
     def test_refuses_runs_of_other_conditions_unless_told(self, tmp_path: Path) -> None:
         for name, capability in (("before", "8.0"), ("after", "9.0")):
             (tmp_path / name).mkdir()
