@@ -29,7 +29,7 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.history.causes import changes_of
 from ncu_tools.history.change_points import first_alarms
-from ncu_tools.history.changes import JITTER_NS, SPREAD_OF_RUNS
+from ncu_tools.history.changes import JITTER_NS, SPREAD_OF_RUNS, common_shifts
 from ncu_tools.history.quantities import quantities
 from ncu_tools.history.run_summary import RunFacts, RunSummary, table_of_points
 from ncu_tools.history.series import EVERY, history_of
@@ -99,6 +99,10 @@ def resampled(found: Sequence[Floats], launches: int, watched: float, seed: int)
     together = rate * watched
     shown = f"{rate:.2f} of a series" + (f", {together:.2f} of all {watched:.0f}" if watched > 1 else "")
     yield f"false alarms in 1,000 runs without a change  {shown:>34}  {verdict(together, 1)}"
+    if watched == len(found):
+        count = sum(len(common_shifts(drawn(found, RUNS, launches, random))) for _ in range(HISTORIES))
+        rate = count / (HISTORIES * RUNS) * ONE_IN
+        yield f"false alarms of the median over all kernels  {rate:>34.2f}  {verdict(rate, 1)}"
     still = drawn(found, RUNS, launches, random)
     spread = np.maximum(still.std(axis=0) / still.mean(axis=0), floor)
     for before in (20, 50):

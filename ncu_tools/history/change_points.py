@@ -115,13 +115,13 @@ def are_noisy(values: Floats, tolerance: float) -> Mask:
     with np.errstate(all="ignore"):
         logs = np.where(values > 0, np.log(values), np.nan)
         span = np.fmax.reduce(logs, axis=0) - np.fmin.reduce(logs, axis=0)
-        travel = np.nansum(np.abs(np.diff(_last_known(logs), axis=0)), axis=0)
+        travel = np.nansum(np.abs(np.diff(last_known(logs), axis=0)), axis=0)
         noisy: Mask = often & ((span < SMALL_SPAN) | (travel > TRAVEL * span))
     return noisy
 
 
 def _steps(values: Floats, tolerance: float) -> tuple[Places, Places]:
-    filled = _last_known(values)
+    filled = last_known(values)
     known = ~np.isnan(values[1:]) & ~np.isnan(filled[:-1])
     return known.sum(axis=0), _differ(filled[:-1], values[1:], tolerance).sum(axis=0)
 
@@ -131,7 +131,7 @@ def _differ(before: Floats, after: Floats, tolerance: float) -> Mask:
         return np.abs(after - before) > tolerance * np.maximum(np.abs(before), np.abs(after))
 
 
-def _last_known(values: Floats) -> Floats:
+def last_known(values: Floats) -> Floats:
     """The last known value of each series up to each run; NaN before the first."""
     rows = np.where(np.isnan(values), 0, np.arange(len(values))[:, None])
     return np.take_along_axis(values, np.maximum.accumulate(rows, axis=0), axis=0)
@@ -139,7 +139,7 @@ def _last_known(values: Floats) -> Floats:
 
 def shifts_of_counts(values: Floats, tolerance: float) -> list[Shift]:
     """Every step of exact counts, shape (runs, series); missing values are no change."""
-    before = _last_known(values)[:-1]
+    before = last_known(values)[:-1]
     places = np.argwhere(_differ(before, values[1:], tolerance))
     return [
         Shift(series, run + 1, run + 1, float(before[run, series]), float(values[run + 1, series]), 0.0)

@@ -16,6 +16,7 @@ from ncu_tools.history.change_points import (
     Mask,
     Shift,
     are_noisy,
+    last_known,
     shifts_of_counts,
     shifts_of_values,
     spread_of,
@@ -91,7 +92,7 @@ def moves_in(history: History, asked: Mask | None = None) -> Moves:
             FoundChange(quantity.name, shift) for shift in _noisy_shifts(history, quantity, values, moves, asked)
         ]
     if history.has(TIME):
-        moves.found += [FoundChange(TIME, shift) for shift in _common_shifts(history.values(TIME))]
+        moves.found += [FoundChange(TIME, shift) for shift in common_shifts(history.values(TIME))]
     return moves
 
 
@@ -231,11 +232,11 @@ def _tested(values: Floats, series: int, bounds: tuple[int, int, int], of_others
 # ------------------------------------------------------------------------------------------- what all have in common
 
 
-def _common_shifts(times: Floats) -> list[Shift]:
-    """The changes of the median over series, of runs that many series have in common with the one before.
+def common_shifts(times: Floats) -> list[Shift]:
+    """The changes of the median over series, of runs that many series have in common with others.
 
-    Each run's median ratio to the last known time of each series makes an index, which is judged as any noisy series.
-    While it has few runs, a median that is beyond its own error over the series is a change.
+    The index of each run (`_common_index`) is judged as any noisy series. Of few runs, a median that is beyond its own
+    error over the series is a change.
     """
     index, error = _common_index(times)
     if not (error > 0).any():
@@ -254,26 +255,36 @@ def _common_shifts(times: Floats) -> list[Shift]:
 
 
 def _common_index(times: Floats) -> tuple[Floats, Floats]:
-    """The sum of median log ratios up to each run, and the standard error of each; 0 where too few series are known.
+    """The median log ratio of each run's times to what they were, and its standard error; 0 where too few are known.
 
-    The error is that of a median of normal values, 1.2533 times that of their mean, with a spread by the median
-    absolute deviation.
+    What they were is the median of each series: a sum of changes from run to run would wander off by itself, as a
+    random walk. Of few runs it is that sum, since a median of few is of one side of a change. The error is that of a
+    median of normal values, 1.2533 times that of their mean, with a spread by the median absolute deviation.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(times)
+        logs = np.where(times > 0, np.log(times), np.nan)
+    are_few = len(times) < 2 * FEW
+    off = logs - (_known_before(logs) if are_few else _levels(logs))
     index, error = np.zeros(len(times)), np.zeros(len(times))
-    last = logs[0].copy()
-    for run in range(1, len(times)):
-        steps = logs[run] - last
-        steps = steps[np.isfinite(steps)]
-        index[run] = index[run - 1]
-        if len(steps) >= MANY:
-            middle = float(np.median(steps))
-            index[run] += middle
-            spread = 1.4826 * float(np.median(np.abs(steps - middle)))
-            error[run] = 1.2533 * spread / np.sqrt(len(steps)) or np.finfo(float).tiny
-        last = np.where(np.isfinite(logs[run]), logs[run], last)
-    return index, error
+    for run, every in enumerate(off):
+        values = every[np.isfinite(every)]
+        if len(values) >= MANY:
+            index[run] = middle = float(np.median(values))
+            spread = 1.4826 * float(np.median(np.abs(values - middle)))
+            error[run] = 1.2533 * spread / np.sqrt(len(values)) or np.finfo(float).tiny
+        elif run and not are_few:
+            index[run] = index[run - 1]
+    return (np.cumsum(index) if are_few else index), error
+
+
+def _known_before(logs: Floats) -> Floats:
+    """The last known value of each series before each run; NaN where there is none."""
+    return np.concatenate([np.full((1, logs.shape[1]), np.nan), last_known(logs)[:-1]])
+
+
+def _levels(logs: Floats) -> Floats:
+    """The median of each series; NaN where nothing is known."""
+    return np.array([np.median(one[~np.isnan(one)]) if (~np.isnan(one)).any() else np.nan for one in logs.T])
 
 
 def _in_ns(shift: Shift, times: Floats) -> Shift:

@@ -265,7 +265,7 @@ def test_the_common_index_has_the_error_of_a_median_over_series() -> None:
 
 def test_the_last_known_value_of_a_series_is_carried_on() -> None:
     values = np.array([[np.nan, 1], [2, np.nan], [np.nan, np.nan], [3, 4]])
-    carried = change_points._last_known(values)
+    carried = change_points.last_known(values)
     assert carried == pytest.approx(np.array([[np.nan, 1], [2, 1], [2, 1], [3, 4]]), nan_ok=True)
 
 
