@@ -50,6 +50,8 @@ TITLES = {
 """Every kind, in the order in which they are listed."""
 LAUNCHES_OF = (RUN, LAUNCHES_FILE, NCU, NSYS, TRACE, OTHER_TIMELINE, OPERATORS, DATASET)
 """The kinds that hold launches, in order of preference."""
+RECORDINGS, TABLES = (NSYS, TRACE, OTHER_TIMELINE), (".csv", ".txt", ".tsv", ".log", ".out")
+"""The kinds that are timelines, but for tables that nsys printed."""
 
 BEGINNINGS = (
     ("ncu-bench profile resnet18", "a model, also without a GPU (pip install '.[models]')"),
@@ -131,10 +133,11 @@ def next_commands(look: FolderLook) -> list[tuple[str, str]]:
     runs, sweeps, launches = (look.newest(*kinds) for kinds in ((RUN,), (SWEEP,), LAUNCHES_OF))
     if launches:
         first = _quoted(launches[0])
-        commands += [
-            (f"ncu-bench hotspots {first}", "which kernels take the time"),
-            (f"ncu-bench roofline {first} -o roofline.svg", "what bounds them, as a picture"),
-        ]
+        commands.append((f"ncu-bench hotspots {first}", "which kernels take the time"))
+        if launches[0] in look.newest(*RECORDINGS) and launches[0].suffix not in TABLES:
+            commands.append((f"ncu-bench timeline {first}", "where the time of its steps goes, and what bounds them"))
+        else:
+            commands.append((f"ncu-bench roofline {first} -o roofline.svg", "what bounds them, as a picture"))
     if sweeps:
         commands.append((f"ncu-bench bench {_quoted(sweeps[0])}", "how latency follows the sizes"))
     if len(runs) > 1:

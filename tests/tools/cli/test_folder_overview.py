@@ -100,6 +100,13 @@ def test_recordings_of_other_profilers_are_named(here: Path) -> None:
     assert any(command.startswith("ncu-bench hotspots") for command in commands())
 
 
+def test_of_a_recording_the_timeline_is_the_next_to_look_at(here: Path) -> None:
+    (here / "trace.json").write_text(TRACE, encoding="utf-8")
+    assert commands()[:2] == ["ncu-bench hotspots trace.json", "ncu-bench timeline trace.json"]
+    put(SAMPLES / "d01-wide-raw.csv", here / "report.csv")
+    assert commands()[1] == "ncu-bench roofline report.csv -o roofline.svg"
+
+
 def test_timelines_inside_kernels_are_named_with_their_command(here: Path) -> None:
     trace = simulated(drawn(1, 1, 4, 1)).trace()
     (here / "iket.trace.json").write_bytes(warp_files.iket(trace))
@@ -138,7 +145,7 @@ def test_a_dataset_is_one_thing(here: Path) -> None:
 
 
 KINDS = [
-    ["d20-source-page.csv"], ["run", "run"], ["report.parquet"], ["d01-wide-raw.csv", "trace.json"],
+    ["d20-source-page.csv"], ["run", "run"], ["report.parquet"], ["trace.json"], ["d01-wide-raw.csv", "trace.json"],
     ["d01-wide-raw.csv", "sweep", "run", "run"],
 ]  # fmt: skip
 
