@@ -36,6 +36,8 @@ _PASSES_ON = re.compile(r"gpu_\w*kernel\w*|_cuda_scatter_gather_internal_kernel|
 _END_OF_FUNCTOR = re.compile(r"(?:_?[Ff]unctor|CUDAKernelImpl|Ops?|(?:_cuda)?_kernel(?:_impl|_cuda)?|_cuda_out|_gpu)$")
 _COMPUTED = re.compile(r"\{(?:types|floats|function)\}")
 _START_OF_FUNCTOR = re.compile(r"^(?:CUDAFunctor(?:OnSelf|OnOther)?_|launch_)")
+OF_A_TEST = ".py::"
+"""What is in the id of a test of pytest: tests/test_gemm.py::test_gemm[bf16-1024]."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ def table() -> dict[str, Any]:
 
 @lru_cache(maxsize=KNOWN_NAMES)
 def readable_name(full: str) -> str:
-    """The readable name for a full name; names of copies and names that are not C++ are unchanged."""
+    """The readable name for a full name; names of copies, of tests and names that are not C++ are unchanged."""
     name = " ".join(full[:MOST_LETTERS].split())
-    if COPY.match(name) or (" " in name and not _BRACKET.search(name)):
+    if COPY.match(name) or OF_A_TEST in name or (" " in name and not _BRACKET.search(name)):
         return name
     title = _mangled_title(name) if name.startswith("_Z") else name if _is_short(name) else short_title(name)
     for rule in _rules():

@@ -167,3 +167,11 @@ def test_names_that_no_cut_tells_apart_are_numbered() -> None:
     shown = fitted_names(alike, 12)
     assert len(set(shown.values())) == len(alike)
     assert all(len(text) <= 12 for text in shown.values())
+
+
+@pytest.mark.parametrize(
+    "name", ["tests/test_x.py::test_b[256]", "bench/ops/test_gemm.py::TestGemm::test_gemm[bf16-1024x1024]"]
+)
+def test_the_id_of_a_test_stays_as_it_is_typed(name: str) -> None:
+    assert readable_name(name) == name
+    assert distinct_names([name, name + "x"]) == {name: name, name + "x": name + "x"}
