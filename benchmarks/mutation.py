@@ -150,8 +150,8 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "levers": (
         ("ncu_tools/advice/levers/*.py", "ncu_tools/advice/situation/model.py", "ncu_tools/advice/intervals.py",
          "ncu_tools/advice/situation/contradictions.py"),
-        (f"{ADVICE}/test_levers.py", f"{ADVICE}/test_model.py", f"{ADVICE}/test_any_numbers.py",
-         f"{ADVICE}/test_contradictions.py"),
+        (f"{ADVICE}/test_levers.py", f"{ADVICE}/test_lever_numbers.py", f"{ADVICE}/test_model.py",
+         f"{ADVICE}/test_any_numbers.py", f"{ADVICE}/test_contradictions.py"),
     ),
     "expected-time": (
         ("ncu_tools/model/expected_time/physics.py", "ncu_tools/model/expected_time/gemm_time.py",
