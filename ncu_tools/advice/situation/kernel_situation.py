@@ -308,7 +308,7 @@ class Situation:
             for behind in ("", "_rate"):
                 counts = [self.get(f"{name}{behind}") for name in (add, multiply, both)]
                 of = whole if not behind and whole > 0 else sum(counts)
-                if of > 0:
+                if of > 0 and not math.isnan(counts[0] + counts[1]):
                     found.append(0.5 * min(counts[:2]) / of)
         return max(found, default=NAN)
 
