@@ -148,7 +148,9 @@ def _watched_as(history: History, asked: Mask) -> Floats:
 
     Weighted Bonferroni: Genovese, Roeder and Wasserman, Biometrika 93, 2006, p. 509.
     """
-    times = history.values(TIME) * (history.values(LAUNCHES) if history.noun == KERNEL else 1.0)
+    times = history.values(TIME)
+    if history.noun == KERNEL:
+        times *= history.values(LAUNCHES)
     times = np.where(asked, np.nan_to_num(_middle(times)), 0.0)
     even = asked / max(asked.sum(), 1)
     shares = (even + times / times.sum()) / 2 if times.sum() else even
