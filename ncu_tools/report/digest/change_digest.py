@@ -83,8 +83,11 @@ def _next(comparison: Comparison, names: tuple[str, str], *, counted_by_ncu: boo
     base, new = map(shlex.quote, names)
     both = next((one for one in comparison.kernels if one.base and one.new), None)
     if both is not None and counted_by_ncu:
-        identity = kernel_id(both.pair.was or both.pair.kernel)
-        command = f"ncu-bench report {new} --format digest --against {base} --id {identity}"
+        now = kernel_id(both.pair.kernel)
+        was = kernel_id(both.pair.was or both.pair.kernel)
+        command = f"ncu-bench report {new} --format digest --against {base} --id {now}"
+        if was != now:  # a digest finds a kernel by one name
+            command = f"ncu-bench kernel {base} --against {new} --pair {was}={now}"
         is_shown = both.changes[TIME].outcome in (MORE, LESS)
         answers = "why this kernel's time changed" if is_shown else "what changed of this kernel, if anything"
         yield Statement("next", f"`{command}`: {answers}", 88.0, values={"command": command})

@@ -280,6 +280,20 @@ def test_the_next_command_of_a_change_promises_a_reason_only_where_a_change_of_t
     assert "why this kernel's time changed" not in text
 
 
+def test_the_next_command_of_a_change_finds_a_kernel_that_was_renamed(tmp_path: Path) -> None:
+    for run, name, ns in (("base", "conv2d_baseline", 2e6), ("new", "conv2d_variant", 1e6)):
+        launches = table(
+            launch(name, {"launch__registers_per_thread": metric(32.0)}, ns=ns, grid=(8, 1, 1), block=(32, 1, 1))
+        )
+        write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / f"{run}.parquet")
+    words = ("report", "new.parquet", "--format", "digest", "--against", "base.parquet")
+    told = called_here(*words, cwd=tmp_path).out
+    command = re.search(r"`ncu-bench (.*)`: why this kernel's time changed", told)
+    assert command is not None
+    found = called_here(*shlex.split(command[1]), cwd=tmp_path)
+    assert (found.code, "conv2d_baseline -> conv2d_variant" in found.out) == (0, True)
+
+
 def test_lines_of_a_changed_kernel_are_offered_only_where_both_runs_hold_instructions(tmp_path: Path) -> None:
     words = ("--against", str(RULES), "--kernel", ".")
     text = called_here("report", "--format", "digest", str(RULES), *words, cwd=tmp_path).out
