@@ -79,7 +79,7 @@ def critical_path(graph: StepGraph, activity: Activity, reached: Numbers | None 
     work, waited_before = np.zeros(len(activity.operations)), np.zeros(len(activity.operations))
     stretches = []
     node, is_end = walk.last, True
-    while node >= 0:
+    while True:
         first, source, edge, from_end = walk.stretch(node)
         nodes = np.arange(first, node + 1)
         spent = _spent(graph, kinds, nodes, walk, is_end=is_end, whole=source is None)
@@ -96,8 +96,9 @@ def critical_path(graph: StepGraph, activity: Activity, reached: Numbers | None 
             waited_before[graph.row[first]] += graph.rest[first] if source is None else 0.0
         end = walk.time[node] + (graph.work[node] if is_end else 0)
         stretches.append(Stretch(int(graph.chain[node]), float(walk.time[first]), float(end), int(spent.argmax())))
-        node, is_end = (-1, False) if source is None else (source, from_end)
-    return CriticalPath(by_kind, work, waited_before, tuple(reversed(stretches)))
+        if source is None:
+            return CriticalPath(by_kind, work, waited_before, tuple(reversed(stretches)))
+        node, is_end = source, from_end
 
 
 class _Walk:
@@ -119,7 +120,7 @@ class _Walk:
         by_edge = (ready > before + graph.call + graph.rest) & (ready > -np.inf)
         first = np.zeros(len(graph), np.bool_)
         first[[one.first for one in graph.chains]] = True
-        stops = np.where(by_edge | first, np.arange(len(graph)), -1)
+        stops = np.where(by_edge | first, np.arange(len(graph)), 0)
         self._stop = np.maximum.accumulate(stops)
         self._by_edge, self._arrives = by_edge, arrives
 

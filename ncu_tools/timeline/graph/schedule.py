@@ -15,7 +15,7 @@ from ncu_tools.timeline.graph.step_graph import NONE, Integers, StepGraph
 class _Needs:
     """What a chain needs of another: `source[i]` of it before its own node `target[i]`, in order of targets.
 
-    `first` is the first node that cannot be replayed yet.
+    `first` is the first node that cannot be replayed yet, `NONE` if there is none.
     """
 
     def __init__(self, chain: int, other: int, target: Integers, source: Integers) -> None:
@@ -31,7 +31,7 @@ class _Needs:
         """
         at = int(np.searchsorted(self._upto, done, side="right"))
         if at == len(self._target):
-            self.first = NEVER
+            self.first = NONE
             return None
         self.first = int(self._target[at])
         return int(self._upto[at])
@@ -41,9 +41,6 @@ class _Needs:
         kept = (self._target != node) | (self._source < done)
         self._target, self._source = self._target[kept], self._source[kept]
         self._upto = np.maximum.accumulate(self._source + 1)
-
-
-NEVER = 2**62
 
 
 def scheduled(graph: StepGraph) -> StepGraph:

@@ -194,7 +194,7 @@ def needs_of(graph: StepGraph) -> set[tuple[int, int]]:
     }
 
 
-PAIRS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=12)
+PAIRS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=40)
 
 
 @given(recordings(), PAIRS, st.booleans())
