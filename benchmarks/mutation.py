@@ -139,8 +139,8 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (
         ("launch/ncu_launch/operators/movement.py", "launch/ncu_launch/operators/calls.py",
          "launch/ncu_launch/operators/table.py"),
-        (f"{OPERATORS}/test_movement.py", f"{OPERATORS}/test_table.py", f"{OPERATORS}/test_formulas.py",
-         f"{OPERATORS}/test_elementwise.py"),
+        (f"{OPERATORS}/test_movement.py", f"{OPERATORS}/test_calls.py", f"{OPERATORS}/test_table.py",
+         f"{OPERATORS}/test_formulas.py", f"{OPERATORS}/test_elementwise.py"),
     ),
     "steps": (
         ("ncu_tools/timeline/graph/critical_path.py", "ncu_tools/timeline/graph/schedule.py",

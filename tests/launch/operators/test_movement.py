@@ -130,3 +130,71 @@ def test_a_bag_of_embeddings_is_the_sum_of_its_rows(rows: int, depth: int, picke
 def test_a_range_writes_its_numbers(start: int, end: int, step: int) -> None:
     written = len(range(start, end, step)) * INDEX
     assert moved("arange", start, end, step, tensor(0, dtype="int64")) == (0, written)
+
+
+INDICES = tensor(2, 3, dtype="int64")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "read", "written"),
+    [
+        ("embedding", (tensor(100, 7, 2), INDICES), 6 * 14 * FLOAT + 6 * INDEX, 6 * 14 * FLOAT),
+        ("embedding", (tensor(3, 7), INDICES), 3 * 7 * FLOAT + 6 * INDEX, 6 * 7 * FLOAT),
+        ("gather", (tensor(100, 7), 0, INDICES), 6 * FLOAT + 6 * INDEX, 6 * FLOAT),
+        ("gather", (tensor(2, 2), 0, INDICES), 4 * FLOAT + 6 * INDEX, 6 * FLOAT),
+        ("index", (tensor(5, 7, 2), [tensor(3, dtype="int64")]), 3 * 14 * FLOAT + 3 * INDEX, 3 * 14 * FLOAT),
+        ("index", (tensor(2, 2), [tensor(9, dtype="int64")]), 4 * FLOAT + 9 * INDEX, 9 * 2 * FLOAT),
+        ("stack", ([tensor(3), tensor(3)], 0), 6 * FLOAT, 6 * FLOAT),
+        ("normal_", (tensor(3, 5),), 0, 15 * FLOAT),
+        ("flip", (tensor(3, 5), [0]), 15 * FLOAT, 15 * FLOAT),
+        ("scatter_add_", (tensor(9, 5), 0, INDICES, tensor(7, 5)), 6 * (INDEX + 2 * FLOAT), 6 * FLOAT),
+        ("index_add_", (tensor(4, 5), 0, tensor(9, dtype="int64"), tensor(9, 5)), 9 * INDEX + 65 * FLOAT, 20 * FLOAT),
+        ("index_put_", (tensor(9, 5), [tensor(2, dtype="int64")], tensor(1)), FLOAT + 2 * INDEX, 10 * FLOAT),
+        ("index_put_", (tensor(9, 5), [tensor(2, dtype="int64")], tensor(1), True), 11 * FLOAT + 2 * INDEX, 10 * FLOAT),
+        ("constant_pad_nd", (tensor(3, 5, 7), [1, 2, 0, 4]), 105 * FLOAT, 3 * 9 * 10 * FLOAT),
+        ("constant_pad_nd", (tensor(3, 5), (1, -2)), 15 * FLOAT, 3 * 4 * FLOAT),
+        ("embedding_dense_backward", (tensor(2, 3, 6), INDICES, 9, -1, False), 36 * FLOAT + 6 * INDEX, 54 * FLOAT),
+    ],
+)  # fmt: skip
+def test_bytes_are_those_of_the_elements_that_are_touched(
+    name: str, arguments: tuple[Any, ...], read: int, written: int
+) -> None:
+    formula, call = MOVEMENT[f"aten::{name}"], Call(f"aten::{name}", arguments)
+    assert (formula.read(call), formula.written(call)) == (read, written)
+
+
+def test_what_is_added_counts_as_flops_of_floating_point_numbers_alone() -> None:
+    def flops(name: str, *arguments: Any) -> float:
+        return float(MOVEMENT[f"aten::{name}"].flops(Call(f"aten::{name}", arguments)))
+
+    index = [tensor(2, dtype="int64")]
+    whole = tensor(9, 5, dtype="int64")
+    assert flops("scatter_add_", tensor(9, 5), 0, INDICES, tensor(7, 5)) == 6
+    assert (
+        flops("scatter_add_", whole, 0, INDICES, whole)
+        == flops("scatter_", tensor(9, 5), 0, INDICES, tensor(7, 5))
+        == 0
+    )
+    assert flops("index_put_", tensor(9, 5), index, tensor(1), True) == 10
+    assert (
+        flops("index_put_", tensor(9, 5), index, tensor(1), False)
+        == flops("index_put_", tensor(9, 5), index, tensor(1))
+        == 0
+    )
+    assert flops("embedding_dense_backward", tensor(2, 3, 6), INDICES, 9) == 36
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "lacking"),
+    [
+        ("index_select", (tensor(), 0, INDICES), "dimension"), ("index_select", (tensor(3), None, INDICES), "dimension"),
+        ("arange", (0, 5, 1), "type"), ("arange", (0, 5, 1, None), "type"),
+        ("_embedding_bag", (tensor(3, 6), INDICES, INDICES), "bags"), ("constant_pad_nd", (tensor(3), 4), "padding"),
+        ("embedding_dense_backward", (tensor(3, 6), INDICES, None), "rows"),
+    ],
+)  # fmt: skip
+def test_bytes_are_not_known_where_an_argument_is_of_another_kind(
+    name: str, arguments: tuple[Any, ...], lacking: str
+) -> None:
+    with pytest.raises(UnknownWork, match=lacking):
+        MOVEMENT[f"aten::{name}"].written(Call(f"aten::{name}", arguments))
