@@ -108,7 +108,7 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("ncu_tools/history/change_points.py", "ncu_tools/history/changes.py", "ncu_tools/history/causes.py",
          "ncu_tools/history/held.py", "ncu_tools/history/series.py"),
         (f"{HISTORY}/test_change_points.py", f"{HISTORY}/test_alarms_in_plain_python.py",
-         f"{HISTORY}/test_placed_changes.py", f"{HISTORY}/test_changes.py", f"{HISTORY}/test_causes.py",
+         f"{HISTORY}/test_placed_changes.py", f"{HISTORY}/test_moves.py", f"{HISTORY}/test_causes.py",
          f"{HISTORY}/test_held.py", f"{HISTORY}/test_held_numbers.py", f"{HISTORY}/test_series.py",
          f"{HISTORY}/test_history_numbers.py"),
     ),

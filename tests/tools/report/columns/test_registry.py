@@ -56,7 +56,7 @@ def test_only_columns_of_a_run_are_declared_outside_the_registry() -> None:
     }
     assert {path: count for path, count in places.items() if count} == {
         "cli/collecting/scaling.py": 1, "cli/collecting/series.py": 1, "cli/reading/hotspots.py": 3, "cli/reading/mix.py": 1,
-        "cli/reading/query.py": 2, "cli/reading/sampled_gpus.py": 1, "cli/tables/hotspots/metric_columns.py": 1,
+        "cli/reading/query.py": 1, "cli/reading/sampled_gpus.py": 1, "cli/tables/hotspots/metric_columns.py": 1,
         "report/columns/column.py": 1, "report/columns/registry.py": 1, "report/table.py": 2,
     }  # fmt: skip
 
