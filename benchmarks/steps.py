@@ -25,6 +25,7 @@ import numpy as np
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.timelines.activity.activity import (
     KERNEL,
+    MISSING,
     Activity,
     ApiCalls,
     GpuOperations,
@@ -284,7 +285,8 @@ def _print_exchanges(cuts: Mapping[str, Mapping[int, Sequence[Activity]]]) -> No
         for process, some in steps.items():
             if errors := across(some, some[1:]):
                 columns = [mean_and_worst(column) for column in zip(*errors, strict=True)]
-                print(f"  {name}, process {process}: {len(errors)} pairs: {', '.join(columns)}")
+                of_process = "" if process == MISSING else f", process {process}"
+                print(f"  {name}{of_process}: {len(errors)} pairs: {', '.join(columns)}")
     before, after = (next((one for name, one in cuts.items() if name.endswith(end)), {}) for end in ("before", "after"))
     print("\nBoth substituted: the graph of one recording with the kernels and host times of the other")
     for title, graphs, times in (("before -> after", before, after), ("after -> before", after, before)):

@@ -116,6 +116,26 @@ def test_an_event_of_the_host_is_a_call_a_python_function_or_a_range(tmp_path: P
     assert kinds == {"train 3": activity.ANNOTATION, "loop.py:7 train": activity.PYTHON}
 
 
+def test_python_that_waits_is_a_call_of_the_only_thread_that_calls_the_gpus_api(tmp_path: Path) -> None:
+    """The method calls a function of its name, which is the same wait."""
+    wait = "block_until_ready"
+    python = XLine("python", [
+        XEvent(f"$array.py:600 {wait}", 20 * US, 20 * US), XEvent(f"$api.py:3105 {wait}", 21 * US, 18 * US),
+        XEvent(f"$api.py:3105 {wait}", 50 * US, 5 * US), XEvent(f"$train.py:9 not_{wait}", 60 * US, 5 * US),
+    ], number=8)  # fmt: skip
+    launch = XLine("1234", [XEvent("hipModuleLaunchKernel", 10 * US, 2 * US, {"correlation_id": 1})], number=5)
+    device = gpu(XEvent("fusion.kd", 20 * US, 4 * US, {"correlation_id": 1}))
+    calls = recorded(tmp_path, device, XPlane("/host:CPU", [python, launch])).calls
+    said = [
+        (calls.names[code], start, end) for code, start, end in zip(calls.name, calls.start, calls.end, strict=True)
+    ]
+    assert said == [("hipModuleLaunchKernel", 10_000, 12_000), (wait, 20_000, 40_000), (wait, 50_000, 55_000)]
+    assert set(calls.thread.tolist()) == {5}
+    other = XLine("99", [XEvent("hipModuleLaunchKernel", 13 * US, 2 * US, {"correlation_id": 2})], number=6)
+    several = recorded(tmp_path, device, XPlane("/host:CPU", [python, launch, other])).calls
+    assert several.names == ["hipModuleLaunchKernel"]
+
+
 def test_a_scope_of_an_einsum_or_of_control_flow_is_no_layer(tmp_path: Path) -> None:
     path = b"jit(f)/while/body/jvp(bsd,de->bse)/dot_general"
     table = table_of(tmp_path, gpu(XEvent("k", 0, NS, {"tf_op": path})))

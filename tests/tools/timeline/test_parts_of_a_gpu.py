@@ -36,6 +36,7 @@ def test_kernels_that_communicate_are_known_by_their_names(name: str, communicat
     [
         ("cudaLaunchKernelExC", "launch"), ("cuLaunchKernelEx", "launch"), ("hipGraphLaunch", "launch"),
         ("cudaMemsetAsync", "launch"), ("cuMemcpyHtoDAsync_v2", "launch"), ("hipExtModuleLaunchKernel", "launch"),
+        ("block_until_ready", "synchronisation"),
         ("cudaMemcpyAsync", "launch"), ("cuMemcpyHtoD_v2", "synchronisation"), ("cudaMemcpy2D", "synchronisation"),
         ("cuCtxSynchronize", "synchronisation"), ("cudaEventQuery", "other"), ("cudaFreeHost", "allocator"),
         ("cudaMallocAsync", "allocator"), ("cuMemMap", "allocator"), ("cudaStreamIsCapturing", "other"),

@@ -67,6 +67,8 @@ NO_MODULES = re.compile(
     r"while|body|cond|scan|closed_call|core_call|checkpoint|remat\w*|custom_[jv][vj]p_call\w*|branch_\d+_fun"
 )
 """Scopes of JAX that name control flow and transformations."""
+WAIT = re.compile(r"\d block_until_ready$")
+"""A function of JAX in which Python waits for the GPU: no call of the GPU's API is recorded within."""
 MODULE_NAME = re.compile(r"[\w.~\[\]-]+")
 """Pattern of a scope that names a layer; einsum scopes, such as "bsd,de->bse", do not match."""
 
@@ -228,6 +230,11 @@ def _take_tpu(plane: _Plane, process: int | None, device: int, found: Recording)
 
 
 def _take_host(plane: _Plane, process: int | None, found: Recording) -> None:
+    """Add the events of a host. Waits of Python are calls of the thread that calls the GPU's API, if it is one alone.
+
+    Its calls are on another line than its Python. Where several threads call the API, Python waits for these too.
+    """
+    waits, calling = list[tuple[int, int]](), set[int]()
     for line, events in plane.lines_read(found):
         thread = _thread(line.id)
         for event in events:
@@ -236,14 +243,19 @@ def _take_host(plane: _Plane, process: int | None, found: Recording) -> None:
             said = plane.stats(event.stats, STATS_OF_HOST) if event.stats else {}
             correlation, step = said.get("correlation_id"), said.get("step_num")
             if isinstance(correlation, int):
+                calling.add(thread)
                 found.call(name, start, end, process=process, thread=thread, correlation=correlation)
             elif name.startswith("$"):
+                if WAIT.search(name) and (not waits or start >= waits[-1][1]):  # a method calls a function of its name
+                    waits.append((start, end))
                 found.range(activity.PYTHON, name[1:], start, end, process=process, thread=thread)
             elif end > start:
                 if isinstance(step, int):
                     found.step(step, start, end, process=process)
                     name = f"{name} {step}"
                 found.range(activity.ANNOTATION, name, start, end, process=process, thread=thread)
+    for start, end in waits if len(calling) == 1 else ():
+        found.call("block_until_ready", start, end, process=process, thread=min(calling), correlation=None)
 
 
 def _thread(line: int) -> int:

@@ -10,10 +10,11 @@ from ncu_parsers.timelines.activity.activity import KERNEL, Activity
 
 from benchmarks.steps import across, free_run, left_out, one_step, steps_between_waits
 from ncu_tools.timeline.graph.build import step_graph
+from ncu_tools.timeline.graph.critical_path import PATH_KINDS
 from ncu_tools.timeline.graph.evidence import BOUNDS_ONLY, REFUSED, SOUND
 from ncu_tools.timeline.graph.replay import replay, unchanged
 from ncu_tools.timeline.graph.what_if import WhatIf, savings, scaled
-from ncu_tools.timeline.levers.step_advice import step_advice
+from ncu_tools.timeline.levers.step_advice import advice_on_recording, step_advice
 from ncu_tools.timeline.load_activity import load_activity
 from tests.support.reports import needs_shared_reports, shared_reports
 
@@ -97,6 +98,11 @@ def test_eager_attention_of_a_video_model_is_found_with_its_saving() -> None:
     attention, loading = levers["sdpa"], levers["input-pipeline"]
     assert 75e6 < attention.saves.low_ns < attention.saves.high_ns < 92e6
     assert loading.saves.high_ns == pytest.approx(267.3e6, rel=0.01)
+
+
+def test_a_host_that_waits_in_jax_is_not_what_a_step_is_made_of() -> None:
+    path = advice_on_recording(named("934987")).path
+    assert path.share(PATH_KINDS.index("kernels")) == pytest.approx(0.92, abs=0.02)
 
 
 def test_a_launch_bound_model_gains_by_graphs_and_not_by_kernels() -> None:
