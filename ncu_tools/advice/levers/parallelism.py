@@ -57,20 +57,31 @@ def block_size(one: Situation) -> Pulled | None:
         return _nothing_is_busy(one)
     evidence = one.evidence("threads of a block", threads, "thread", "threads")
     if threads < WARP and one.bound < 0.5:
-        lanes = threads / WARP
-        return Pulled(Effect(time=Left(lanes / 32, lanes / 8, lanes**0.5)), [evidence])
+        gain = one.threads_of_whole_warps / one.threads_on_an_sm
+        if gain <= facts["least_gain"]:
+            return nothing("the grid has no more threads than are on the SMs", evidence)
+        return Pulled(Effect(time=falls_by(gain, facts["whole_warps"])), [evidence])
     if is_contended(one) and threads < facts["usual"]:
         larger = facts["usual"] / threads
         return Pulled(Effect(time=Left(0.7 / larger, min(1.0, 1.6 / larger), 1.0)), [evidence])
-    if (one.get("limit_warps") <= 1 and one.get("theoretical") < 0.8) or one.get("limit_blocks") < one.get(
-        "limit_warps"
-    ):
+    is_alone = one.get("limit_warps") <= 1
+    if (is_alone or one.get("limit_blocks") < one.get("limit_warps")) and one.get("waves", math.inf) > 1:
         fitting = one.evidence("warps that fit on an SM", one.get("theoretical"), "fraction", "theoretical")
         gain = 1 / max(one.get("theoretical", 0.7), 0.3)
-        return Pulled(Effect({}, falls_by(gain, constants()["occupancy"]["waiting"])), [evidence, fitting])
+        left = falls_by(gain, constants()["occupancy"]["waiting"])
+        if is_alone:
+            left = left.times(_starts_hidden(one))
+        return Pulled(Effect({}, left), [evidence, fitting])
     if not one.kernel.busy and math.isnan(one.excess[0]):
         return Pulled(Effect(time=Left(*facts["unknown"])), [evidence], is_guess=True)
     return Pulled(Effect({}, Left(*facts["any"])), [evidence], nothing="other sizes change little")
+
+
+def _starts_hidden(one: Situation) -> Left:
+    """What is left where a block is alone on its SM: smaller blocks work while others start and end."""
+    life = one.kernel.time_ns / one.get("waves")
+    idle = share(constants()["blocks"]["start_ns"] / life)
+    return Left(1 - idle, 1 - idle / 2, 1.0)
 
 
 def _nothing_is_busy(one: Situation) -> Pulled | None:
@@ -107,6 +118,11 @@ def grid_size(one: Situation) -> Pulled | None:
         last = (math.ceil(waves) - waves) / math.ceil(waves)
         evidence.append(one.evidence("waves", waves, "wave", "waves"))
         return Pulled(Effect(time=Left(*(1 - last * part for part in facts["last_wave"]))), evidence)
+    filled = one.threads_on_an_sm / one.threads_an_sm_holds
+    if waves < 1 and filled < facts["filled"] and one.kernel.time_ns > facts["short_ns"]:
+        evidence.append(one.evidence("threads on an SM, of those it holds", filled, "fraction", "threads", "blocks"))
+        if not (one.bound > constants()["occupancy"]["busy_enough"] or is_contended(one)):
+            return Pulled(Effect({}, falls_by(1 / filled, facts["split_little"])), evidence)
     if per_sm > 0:
         return nothing("every SM has blocks already", *evidence)
     return None

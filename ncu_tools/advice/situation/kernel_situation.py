@@ -96,6 +96,21 @@ class Situation:
         return self.get("threads")
 
     @cached_property
+    def threads_on_an_sm(self) -> float:
+        """Threads of the blocks that an SM has at once: of those that fit, or of all where the grid has fewer."""
+        return self.threads * min(self.blocks_per_sm, self.blocks_per_sm / self.get("waves", 1.0))
+
+    @property
+    def threads_an_sm_holds(self) -> float:
+        """Threads for which an SM has warp slots."""
+        return WARP * self.get("most_warps", 48.0)
+
+    @property
+    def threads_of_whole_warps(self) -> float:
+        """Threads of the grid on an SM at once in blocks of whole warps, of which its slots are filled."""
+        return min(self.threads_an_sm_holds, self.threads * self.blocks_per_sm)
+
+    @cached_property
     def warps_per_scheduler(self) -> float:
         """Warps that are active on a scheduler, of four on an SM."""
         direct = self.get("warps_per_sm")

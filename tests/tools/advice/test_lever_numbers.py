@@ -352,10 +352,13 @@ class TestAtomics:
 class TestTheBlock:
     FACTS = facts("blocks")
 
-    def test_of_fewer_threads_than_a_warp_leaves_their_part_of_the_time(self) -> None:
-        found = pulled("block-size", measured(busy={"dram": 0.49}, threads=8.0))
-        assert found.effect.time == pytest.approx((0.25 / 32, 0.25 / 8, 0.5))
+    def test_of_fewer_threads_than_a_warp_leaves_the_time_by_the_threads_that_whole_warps_bring(self) -> None:
+        found = pulled("block-size", measured(busy={"dram": 0.49}, threads=8.0))  # 2 blocks fit, an SM has 32
+        assert found.effect.time == pytest.approx(powers(16, self.FACTS["whole_warps"]))
         assert values(found) == [8]
+        full = pulled("block-size", measured(busy={"dram": 0.49}, threads=8.0, blocks_per_sm=1e4, waves=1e3))
+        assert full.effect.time == pytest.approx(powers(1536 / 80, self.FACTS["whole_warps"]))
+        assert pulled("block-size", measured(busy={"dram": 0.49}, threads=8.0, waves=0.9)).nothing
         for kernel in (measured(busy={"dram": 0.5}, threads=8.0), measured(busy={"dram": 0.4}, threads=32.0)):
             assert pulled("block-size", kernel).effect.time is None
 
@@ -371,7 +374,8 @@ class TestTheBlock:
         ("numbers", "gain"),
         [
             ({"limit_warps": 1.0, "theoretical": 0.5}, 2), ({"limit_warps": 1.0, "theoretical": 0.2}, 1 / 0.3),
-            ({"limit_warps": 1.0, "theoretical": 0.8}, None), ({"limit_warps": 2.0, "theoretical": 0.5}, None),
+            ({"limit_warps": 1.0, "theoretical": 0.8}, 1 / 0.8), ({"limit_warps": 2.0, "theoretical": 0.5}, None),
+            ({"limit_warps": 1.0, "theoretical": 0.5, "waves": 1.0}, None),
             ({"limit_warps": 4.0, "limit_blocks": 3.0}, 1), ({"limit_warps": 4.0, "limit_blocks": 4.0}, None),
         ],
     )  # fmt: skip
@@ -383,7 +387,11 @@ class TestTheBlock:
             assert found.nothing
             assert found.effect.waiting == pytest.approx(self.FACTS["any"])
         else:
-            assert found.effect.waiting == pytest.approx(powers(gain, constants()["occupancy"]["waiting"]))
+            idle = self.FACTS["start_ns"] / (1e6 / 16) if numbers["limit_warps"] <= 1 else 0
+            left = powers(gain, constants()["occupancy"]["waiting"])
+            assert found.effect.waiting == pytest.approx(
+                [one * (1 - idle * part) for one, part in zip(left, (1, 0.5, 0), strict=True)]
+            )
             assert (len(found.evidence), found.effect.work, found.nothing) == (2, {}, "")
 
     def test_is_a_guess_where_nothing_is_known(self) -> None:

@@ -268,6 +268,50 @@ def test_a_kernel_on_tensor_cores_of_unknown_use_is_not_said_to_keep_nothing_bus
     assert lever(advice_on(known), "grid-size") is not None
 
 
+def saved_by(name: str, kernel: MeasuredKernel, its_code: CodeFacts | None = None) -> float:
+    found = lever(advice_on(kernel, its_code), name)
+    return 0.0 if found is None or found.pulled.nothing else found.saves.middle
+
+
+def test_blocks_of_less_than_a_warp_cost_time_only_where_the_grid_has_more_threads_than_the_sms() -> None:
+    def saved(threads: float, blocks_per_sm: float) -> float:
+        waves = blocks_per_sm / 16
+        return saved_by(
+            "block-size", measured(busy={"dram": 0.05}, threads=threads, blocks_per_sm=blocks_per_sm, waves=waves)
+        )
+
+    assert saved(8.0, 1000.0) > 0.8
+    assert saved(31.0, 1000.0) < saved(8.0, 1000.0)
+    assert saved(31.0, 3.9) == saved(8.0, 5.0) == 0
+
+
+def test_a_limit_of_blocks_that_the_grid_does_not_reach_is_no_reason_to_change_the_block() -> None:
+    def saved(waves: float) -> float:
+        limits = {"limit_blocks": 16.0, "limit_warps": 48.0, "theoretical": 0.33}
+        return saved_by("block-size", measured(busy={"dram": 0.05}, threads=32.0, waves=waves, **limits))
+
+    assert saved(4.0) > 0.1
+    assert saved(0.25) == 0
+
+
+def test_a_grid_that_gives_each_sm_few_threads_is_too_small_though_each_has_blocks() -> None:
+    def saved(threads: float, busy: float = 0.1) -> float:
+        few = {"blocks_per_sm": 5.0, "waves": 0.3, "most_warps": 32.0}
+        return saved_by("grid-size", measured(busy={"l1": busy}, threads=threads, **few))
+
+    assert saved(9.0) > saved(64.0) > 0.3
+    assert saved(256.0) == saved(9.0, busy=0.9) == 0
+
+
+def test_a_block_alone_on_its_sm_costs_its_start_and_end_the_more_the_shorter_it_lives() -> None:
+    def saved(waves: float, limit: float = 1.0) -> float:
+        return saved_by("block-size", measured(threads=1024.0, busy={"l1": 0.3}, waves=waves, limit_warps=limit))
+
+    assert saved(400.0) > 0.15  # blocks of 2.5 us
+    assert saved(10.0) < 0.02  # of 100 us
+    assert saved(400.0, limit=2.0) == 0
+
+
 # ------------------------------------------------------------------------------------------------------ real reports
 
 
