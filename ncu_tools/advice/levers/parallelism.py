@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import math
 
-from ncu_tools.advice.levers.lever import Pulled, falls_by, lever, nothing, share, waits_keep
+from ncu_tools.advice.levers.lever import (
+    INSTRUCTION_WAITS,
+    SHARED_WAITS,
+    SM_PIPES,
+    Pulled,
+    falls_by,
+    lever,
+    nothing,
+    share,
+    waits_keep,
+)
 from ncu_tools.advice.situation.constants import constants
 from ncu_tools.advice.situation.kernel_situation import WARP, Situation
-from ncu_tools.advice.situation.model import Effect, Left
+from ncu_tools.advice.situation.model import Effect, Left, effects_overlapping
 from ncu_tools.numbers.number_format import percent
 
 HIDDEN_BY_WARPS = (
@@ -181,12 +191,33 @@ def more_in_flight(one: Situation) -> Pulled | None:
         if math.isnan(waits)
         else [one.evidence("time that a warp waits for results", share(waits), "fraction", "stalls")]
     )
+    if one.sums_over_a_block and not is_contended(one) and one.memory_busy <= facts["busy_enough"]:
+        return _several_elements(one, waits)
     if one.bound > facts["busy_enough"]:
         return nothing(f"{one.bound_title} is busy for {percent(one.bound)} of the time", *evidence)
     if is_contended(one):
         return nothing("warps wait for one another", *evidence)
     if math.isnan(one.bound) and math.isnan(waits):
         return Pulled(Effect(time=Left(*facts["unknown"])), evidence, is_guess=True)
+    return Pulled(Effect({}, _by_more_in_flight(waits)), evidence)
+
+
+def _several_elements(one: Situation, waits: float) -> Pulled:
+    """A sum over a block with a word for each thread: threads that first add several elements share one tree."""
+    facts = constants()["in_flight"]
+    left = Left(*(1 - facts["of_tree"] * (1 - 1 / many) for many in facts["elements"]))
+    evidence = one.evidence(
+        "shared memory for each thread", one.own_shared / one.threads, "byte", "shared_static", "shared_dynamic"
+    )
+    tree = Effect(
+        dict.fromkeys((*SM_PIPES, "l1", "lsu"), left),
+        waits_keep(one.waits("barrier", *SHARED_WAITS, *INSTRUCTION_WAITS), left),
+    )
+    return Pulled(effects_overlapping(tree, Effect({}, _by_more_in_flight(waits))), [evidence])
+
+
+def _by_more_in_flight(waits: float) -> Left:
+    """The time that warps wait, of which the share `waits` is for results, with more of them on their way."""
+    facts = constants()["in_flight"]
     waits = facts["unknown_waits"] if math.isnan(waits) else waits
-    left = [factor ** -facts["exponent"] for factor in facts["factor"]]
-    return Pulled(Effect({}, waits_keep(waits, left)), evidence)
+    return waits_keep(waits, [factor ** -facts["exponent"] for factor in facts["factor"]])

@@ -30,6 +30,8 @@ FROM_LIBRARIES = re.compile(
 )
 
 
+ON_IN_A_TREE = 0.8
+"""Of the threads of a warp, those that work in a tree of sums at most: half of them drop out at each of its steps."""
 DRIVERS_SHARED_MEMORY = 1100.0
 """Bytes of shared memory that the driver takes for each block at most: 1 KiB."""
 NO_PRODUCT = re.compile(r"gemv|mat_?vec|matrix_?vector|split_?k_?reduce", re.IGNORECASE)
@@ -407,8 +409,37 @@ class Situation:
 
     @cached_property
     def is_reduction(self) -> bool:
-        """True for a sum or the like over a block, by its name."""
-        return bool(REDUCTION.search(self.kernel.name))
+        """True for a sum or the like over a block: by its name, or by threads with a word each that drop out."""
+        drop_out = self.get("lanes_on") < ON_IN_A_TREE * WARP
+        return bool(REDUCTION.search(self.kernel.name)) or (drop_out and self.has_a_word_for_each_thread)
+
+    @cached_property
+    def own_shared(self) -> float:
+        """Bytes of shared memory of a block, without the driver's."""
+        return self.get("shared_static") + self.get("shared_dynamic")
+
+    @cached_property
+    def has_a_word_for_each_thread(self) -> bool:
+        """True for a block with a word of 4 or 8 bytes in shared memory for each thread; printed sizes are rounded."""
+        sizes = [size * self.threads for size in (4.0, 8.0)]
+        return any(abs(self.own_shared - size) <= 0.01 * size for size in sizes)
+
+    @cached_property
+    def sums_over_a_block(self) -> bool:
+        """True for a sum over a block as a tree in shared memory."""
+        return self.is_reduction and self.has_a_word_for_each_thread
+
+    @property
+    def memory_busy(self) -> float:
+        """The share of the time that DRAM or L2 is busy; NaN if DRAM's is not known."""
+        return max(self.busy("dram"), self.busy("l2")) if self.busy("l2") >= 0 else self.busy("dram")
+
+    @cached_property
+    def is_for_a_debugger(self) -> bool:
+        """True for code that was compiled without optimisation, which moves registers to themselves."""
+        if self.code is None or not self.code.has_text:
+            return False
+        return bool(self.code.self_moves / self.code.total >= constants()["release"]["least"])
 
     @cached_property
     def is_from_a_library(self) -> bool:

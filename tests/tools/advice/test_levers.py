@@ -312,6 +312,29 @@ def test_a_block_alone_on_its_sm_costs_its_start_and_end_the_more_the_shorter_it
     assert saved(400.0, limit=2.0) == 0
 
 
+SUM = {"shared_static": 0.0, "shared_dynamic": 1020.0, "lanes_on": 20.0}
+"""A word for each of 256 threads, as ncu prints its size, and threads that drop out."""
+
+
+def test_threads_with_a_word_each_that_drop_out_sum_over_the_block_and_multiply_no_matrices() -> None:
+    busy = {"l1": 0.87, "sm": 0.78, "memory": 0.78, "dram": 0.18}
+    assert saved_by("tile-registers", measured("step", busy=busy)) > 0.5
+    for name in ("tile-registers", "library-kernel"):
+        assert saved_by(name, measured("step", busy=busy, **SUM)) == 0
+    assert saved_by("fewer-instructions", measured("step", busy=busy, **SUM)) > 0.3
+    staged = {**SUM, "lanes_on": 32.0}
+    assert saved_by("fewer-instructions", measured("transpose", busy=busy, **staged)) < 0.1
+
+
+def test_elements_that_a_thread_adds_before_the_tree_save_the_tree_but_no_bytes() -> None:
+    def saved(**busy: float) -> float:
+        return saved_by("more-in-flight", measured("reduce", busy=busy, **SUM))
+
+    assert saved(l1=0.9, dram=0.2) > 0.3
+    assert saved(l1=0.4, dram=0.95) == 0
+    assert saved(l1=0.9) < 0.1  # nothing says whether DRAM is busy
+
+
 # ------------------------------------------------------------------------------------------------------ real reports
 
 
