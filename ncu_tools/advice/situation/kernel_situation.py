@@ -158,8 +158,10 @@ class Situation:
     def sectors_per(self, access: str) -> float:
         """Sectors per request of global loads or stores."""
         direct = self.get(f"sectors_per_{access}")
-        requests = self.get(f"{access}_requests")
-        return self.get(f"{access}_sectors") / requests if requests > 0 else direct
+        requests, sectors = self.get(f"{access}_requests"), self.get(f"{access}_sectors")
+        if math.isnan(sectors) and access == "store" and self.get("local_stores") == 0:
+            sectors = self.get("sectors_written_to_l2")  # L1 writes through
+        return sectors / requests if requests > 0 and not math.isnan(sectors) else direct
 
     @cached_property
     def excess(self) -> tuple[float, tuple[str, ...]]:
@@ -213,9 +215,9 @@ class Situation:
             is_spread = ratio > constants()["coalesce"]["passes_per_request"]
             return (ratio if is_spread else 1.0), PASSES_OF_L1
         sm = self.kernel.busy.get("sm", NAN)
-        if math.isnan(requests) and passes > 0.3 and 0 < sm < 0.5 and "issue" not in self.kernel.busy:
-            ratio = passes / (4 * 0.35 * sm)
-            if ratio > 2 * constants()["coalesce"]["passes_per_request"]:
+        if math.isnan(requests) and passes > 0.3 and sm > 0 and "issue" not in self.kernel.busy:
+            ratio = passes / (sm / 2)  # at least: the SM is as busy as the pipe that sends requests, or busier
+            if not self.uses_shared_memory and ratio > 2 * constants()["coalesce"]["passes_per_request"]:
                 return ratio, ("l1", "sm")
         return NAN, ()
 

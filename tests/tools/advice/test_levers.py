@@ -335,6 +335,22 @@ def test_elements_that_a_thread_adds_before_the_tree_save_the_tree_but_no_bytes(
     assert saved(l1=0.9) < 0.1  # nothing says whether DRAM is busy
 
 
+def test_l1_that_is_busier_than_the_sm_passes_each_request_many_times() -> None:
+    assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.22, "dram": 0.1})) > 0.6
+    assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.6, "dram": 0.1})) == 0
+    tile = {"shared_static": 8192.0, "shared_dynamic": 0.0}  # conflicts do the same
+    assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.22, "dram": 0.1}, **tile)) == 0
+
+
+def test_sectors_that_l1_writes_to_l2_are_those_of_stores_where_no_local_memory_is_stored() -> None:
+    def saved(sectors: float, local: float) -> float:
+        stores = {"store_requests": 100.0, "sectors_written_to_l2": sectors, "local_stores": local}
+        return saved_by("coalesce", measured(busy={"dram": 0.3}, **stores))
+
+    assert saved(1200.0, 0.0) > 0.2
+    assert saved(400.0, 0.0) == saved(1200.0, 50.0) == 0
+
+
 # ------------------------------------------------------------------------------------------------------ real reports
 
 
