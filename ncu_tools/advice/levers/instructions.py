@@ -38,10 +38,13 @@ def fewer_instructions(one: Situation) -> Pulled | None:
     busiest = max((one.busy(name) for name in BUSY if one.busy(name) >= 0), default=math.nan)
     waits = _waits_for_instructions(one)
     if one.code is not None:
-        others, slow = one.code.share("integer", "move", "control", "conversion"), one.slow_share
+        others, divisions = one.code.share("integer", "move", "control", "conversion"), one.integer_division_share
         evidence = [
             one.evidence("integer, move, control and conversion instructions", others, "fraction", "instructions")
         ]
+        if divisions > facts["least_divisions"]:
+            evidence.append(one.evidence("of integer divisions and remainders", divisions, "fraction", "instructions"))
+        others, slow = max(0.0, others - divisions), one.slow_share + divisions
     else:
         others, slow, evidence = facts["unknown_others"], 0.0, []
     if one.is_reduction and one.uses_shared_memory and one.busy("l1") > facts["busy"]:
@@ -112,11 +115,9 @@ def divergence(one: Situation) -> Pulled | None:
 def release_build(one: Situation) -> Pulled | None:
     """Code that was compiled without optimisation."""
     facts = constants()["release"]
-    if one.code is None or not one.code.has_text:
+    if one.code is None or not one.is_for_a_debugger:
         return None
     moves = one.code.self_moves / one.code.total
-    if moves < facts["least"]:
-        return None
     evidence = one.evidence("moves of a register to itself, of all instructions", moves, "fraction", "instructions")
     left = Left(*facts["left"])
     return Pulled(Effect(dict.fromkeys(("issue", "alu", "fma"), left), left), [evidence], uses_code=True)

@@ -55,6 +55,8 @@ def tile_registers(one: Situation) -> Pulled | None:
         return None
     loads = one.loads_per_fma
     evidence = one.evidence("loads for each multiply-add", loads, "", "load_requests", "shared_loads", "ffma")
+    if one.is_for_a_debugger:
+        return nothing("code for a debugger keeps no values in registers", evidence)
     if one.uses_tensor_cores:
         return Pulled(Effect({}, Left(0.7, 0.9, 1.1)), [evidence])
     loads = facts["unknown_loads"] if math.isnan(loads) else loads

@@ -317,6 +317,13 @@ class Situation:
         return min(1.0, float(facts["of_division"] * self.code.of("FCHK") + of_double))
 
     @cached_property
+    def integer_division_share(self) -> float:
+        """Instructions of integer divisions and remainders, of all: each converts its divisor once; 0 without code."""
+        if self.code is None:
+            return 0.0
+        return min(1.0, float(constants()["instructions"]["of_integer_division"] * self.code.of(r"I2F(\.\w+)*\.RP")))
+
+    @cached_property
     def contractible(self) -> float:
         """Instructions that go where multiplications and additions become multiply-adds, of all; NaN if unknown."""
         if self.code is not None:

@@ -351,6 +351,22 @@ def test_sectors_that_l1_writes_to_l2_are_those_of_stores_where_no_local_memory_
     assert saved(400.0, 0.0) == saved(1200.0, 50.0) == 0
 
 
+def test_code_for_a_debugger_is_not_told_to_keep_tiles_in_registers() -> None:
+    product = measured("sgemm", busy={"lsu": 0.9, "l1": 0.5}, stalls=IDLE)
+    debugged, optimised = (code(moves, LDS=20, FFMA=10, MOV=20) for moves in (10, 0))
+    assert saved_by("tile-registers", product, optimised) > 0.3
+    assert saved_by("tile-registers", product, debugged) == 0
+
+
+def test_integer_divisions_are_instructions_that_can_go() -> None:
+    kernel = measured(busy={"alu": 0.8, "issue": 0.6}, stalls={"wait": 0.6})
+    plain, divides = (code(IMAD=60, ISETP=36, LDG=4, **more) for more in ({}, {"I2F_U32_RP": 3, "MUFU_RCP": 3}))
+    assert saved_by("fewer-instructions", kernel, divides) > saved_by("fewer-instructions", kernel, plain) + 0.05
+    found = lever(advice_on(kernel, divides), "fewer-instructions")
+    assert found is not None
+    assert "of integer divisions and remainders" in [one.quantity for one in found.evidence]
+
+
 # ------------------------------------------------------------------------------------------------------ real reports
 
 
