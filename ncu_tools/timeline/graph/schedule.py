@@ -51,7 +51,7 @@ def scheduled(graph: StepGraph) -> StepGraph:
     order = _Order(graph)
     order.run()
     found = replace(graph, segments=np.array(order.segments, np.int32).reshape(-1, 3))
-    return _without(found, order.dropped) if order.dropped else found
+    return _without(found, order.dropped)
 
 
 class _Order:

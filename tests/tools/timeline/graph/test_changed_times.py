@@ -219,26 +219,27 @@ def test_edges_are_dropped_only_where_they_go_round_and_all_others_are_kept(
     assert done.all()
     lost = needs_of(given_edges) - kept
     assert kept <= needs_of(given_edges)
-    assert bool(lost) == bool(result.dropped)
-    assert result.dropped == len({(graph.chain[source], target) for source, target in lost})
-    assert bool(lost) == goes_round(graph, needs_of(given_edges))
+    between = {(graph.chain[source], target) for source, target in lost}
+    assert between == {(graph.chain[source], target) for source, target in dropped_of(given_edges)}
+    assert result.dropped == len(between)
 
 
-def goes_round(graph: StepGraph, needs: set[tuple[int, int]]) -> bool:
-    """Whether some nodes need each other, by taking away what needs nothing that is still there."""
-    needed: dict[int, set[int]] = {node: set() for node in range(len(graph))}
-    for source, target in needs:
-        needed[target].add(source)
-    for one in graph.chains:
-        for node in range(one.first + 1, one.behind):
-            needed[node].add(node - 1)
-    while free := [node for node, of in needed.items() if not of]:
-        for node in free:
-            del needed[node]
-        gone = set(free)
-        for of in needed.values():
-            of -= gone
-    return bool(needed)
+def dropped_of(graph: StepGraph) -> set[tuple[int, int]]:
+    """The needs that are given up: where no chain can go on, those of the earliest node that is next on its chain."""
+    needs, dropped = needs_of(graph), set[tuple[int, int]]()
+    reached, behind = [one.first for one in graph.chains], [one.behind for one in graph.chains]
+
+    def lacks(node: int) -> set[tuple[int, int]]:
+        return {one for one in needs - dropped if one[1] == node and one[0] >= reached[graph.chain[one[0]]]}
+
+    while waiting := [number for number, node in enumerate(reached) if node < behind[number]]:
+        free = [number for number in waiting if not lacks(reached[number])]
+        if not free:
+            earliest = min(waiting, key=lambda number: (graph.time[reached[number]], number))
+            dropped |= lacks(reached[earliest])
+        for number in free:
+            reached[number] += 1
+    return dropped
 
 
 def test_of_edges_that_go_round_the_earliest_is_dropped() -> None:
