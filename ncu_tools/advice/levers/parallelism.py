@@ -48,7 +48,7 @@ def privatise_atomics(one: Situation) -> Pulled | None:
         one.evidence(
             "cycles between two instructions of a warp", one.cycles_per_instruction, "cycle", "latency", "achieved"
         ),
-        one.evidence("the busiest resource, busy", one.bound, "fraction", *one.kernel.bound[:1]),
+        one.evidence("the busiest resource, busy", one.bound, "fraction", one.kernel.bound[0]),
     ]
     if not is_contended(one):
         if one.code is not None or one.get("atomics", 0.0) > 0:

@@ -185,6 +185,7 @@ class TestConstantMemory:
         assert found.effect.work["issue"] == pytest.approx(rest(loads * memory, self.FACTS["strength"]))
         assert not is_pulled("constant-memory", kernel(110.0))
         assert not is_pulled("constant-memory", kernel(0.0))
+        assert is_pulled("constant-memory", kernel(50.0))
         assert is_pulled("constant-memory", kernel(109.0, lanes=17.0))
         assert not is_pulled("constant-memory", kernel(109.0, lanes=16.0))
 
@@ -192,6 +193,7 @@ class TestConstantMemory:
         assert is_absent("constant-memory", measured())
         assert pulled("constant-memory", measured(load_requests=1.0)).nothing
         assert pulled("constant-memory", measured(busy={"l1": 0.1})).nothing
+        assert is_absent("constant-memory", measured(busy={"l1": 0.0}, load_requests=0.0))
         assert is_absent("constant-memory", measured("wmma_kernel", load_requests=1.0))
         for uniform, is_found in ((1.9, False), (2, True)):
             assert is_pulled("constant-memory", measured(), replace(self.CODE, uniform_loads=uniform)) == is_found
@@ -452,6 +454,11 @@ class TestTheGrid:
         found = pulled("grid-size", measured(busy={"fma": 0.9}, waves=waves))
         assert found.effect.time == pytest.approx([1 - last * one for one in self.FACTS["last_wave"]])
         assert values(found) == [32, waves]
+
+    def test_is_not_judged_where_the_sms_are_not_known(self) -> None:
+        kernel = measured(busy={"dram": 0.09})
+        del kernel.numbers["blocks_per_sm"]
+        assert is_absent("grid-size", kernel)
 
     def test_of_many_blocks_brings_nothing(self) -> None:
         for waves in (1.0, self.FACTS["few_waves"], 16.0):
