@@ -267,7 +267,7 @@ def _of_steps(typed: Typed) -> bool:
     if typed.has("--against", "--kernel", "--id", "--phase", "--layer", "--device", "--rank", "--point"):
         return False
     runs = typed.arguments
-    if len(runs) != 1 or not Path(runs[0]).exists():
+    if len(runs) != 1 or not (runs[0] == "-" or Path(runs[0]).exists()):  # what is piped in is read once and kept
         return False
     from ncu_tools.timeline.load_activity import is_recording
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 from pathlib import Path
@@ -52,6 +53,17 @@ def test_text_says_what_binds_and_each_lever_with_its_saving_its_evidence_and_wh
     assert "launch by CUDA graphs: saves" in text
     assert "not confirmed on a GPU" in text
     assert "DataLoader(num_workers=" in text
+
+
+def test_advice_on_a_recording_that_is_piped_in_is_on_its_steps_too(
+    trace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path(trace).open("rb") as piped:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(piped))
+        result = ran("advise", "-")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[2:] == ran("advise", trace).stdout.replace(trace, "-").splitlines()[2:]
+    assert "critical path of the step" in result.stdout
 
 
 def test_a_lever_that_is_explained_is_shown_alone(trace: str) -> None:
