@@ -35,7 +35,7 @@ def _waits_for_instructions(one: Situation) -> float:
 def fewer_instructions(one: Situation) -> Pulled | None:
     """Integer, move, control and conversion instructions beside the work itself."""
     facts = constants()["instructions"]
-    busiest = max((one.busy(name) for name in BUSY if one.busy(name) >= 0), default=math.nan)
+    busiest = one.busiest(*BUSY)
     waits = _waits_for_instructions(one)
     if one.code is not None:
         others, divisions = one.code.share("integer", "move", "control", "conversion"), one.integer_division_share

@@ -102,8 +102,7 @@ def _nothing_is_busy(one: Situation) -> Pulled | None:
     are_collected = not (math.isnan(one.busy("tensor")) and math.isnan(one.busy("sm")))
     if one.is_several_kernels or (one.uses_tensor_cores and not are_collected):
         return None
-    memory = max((one.busy(name) for name in ("dram", "l2", "memory") if one.busy(name) >= 0), default=math.nan)
-    if math.isnan(memory) or not one.bound < constants()["contention"]["most_busy"]:
+    if math.isnan(one.busiest("dram", "l2", "memory")) or not one.bound < constants()["contention"]["most_busy"]:
         return None
     busy = max(one.bound / 0.9, 0.002)
     evidence = one.evidence("the busiest resource, busy", one.bound, "fraction", one.kernel.bound[0])
@@ -121,7 +120,7 @@ def grid_size(one: Situation) -> Pulled | None:
     if per_sm < 1:
         if one.kernel.time_ns < facts["short_ns"]:
             return Pulled(Effect(time=Left(*facts["short"])), evidence)
-        shared = max((one.busy(name) for name in ("dram", "l2") if one.busy(name) > 0), default=0.0) / 0.9
+        shared = share(one.busiest("dram", "l2")) / 0.9
         exponents = facts["split"] if per_sm < 0.5 else facts["split_little"]
         return Pulled(Effect(time=Left(*(min(1.0, max(shared, per_sm**exponent)) for exponent in exponents))), evidence)
     if 1 < waves < facts["few_waves"]:

@@ -23,7 +23,7 @@ def fuse(one: Situation) -> Pulled | None:
         floor = min(1.0, constants()["model"]["floor_ns"] / time)
         evidence = one.evidence("time of a launch", time, "ns", "launch_ns")
         return Pulled(Effect(time=Left(*(1 - floor * part for part in facts["of_floor"])), has_floor=False), [evidence])
-    memory = max((one.busy(name) for name in ("dram", "l2", "memory") if one.busy(name) >= 0), default=math.nan)
+    memory = one.busiest("dram", "l2", "memory")
     if not memory > facts["busy"] or one.is_gemm:
         return None
     left = Left(*facts["left"])
@@ -39,7 +39,7 @@ def lower_precision(one: Situation) -> Pulled | None:
     if double > facts["fp64_busy"]:
         evidence = one.evidence("FP64 pipe busy", double, "fraction", "fp64")
         return Pulled(Effect({"fp64": Left(*facts["fp64"])}, Left(*facts["waiting"])), [evidence])
-    narrow = max((one.busy(name) for name in ("dram", "fma", "l2", "tensor") if one.busy(name) >= 0), default=math.nan)
+    narrow = one.busiest("dram", "fma", "l2", "tensor")
     if not narrow > facts["busy"]:
         return None
     work = dict.fromkeys(("dram", "fma", "l2", "l1", "lsu", "xbar", "tensor"), Left(*facts["half"]))

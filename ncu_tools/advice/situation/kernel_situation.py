@@ -70,6 +70,10 @@ class Situation:
         """The share of the time that a resource is busy; NaN if unknown."""
         return self.kernel.busy.get(name, NAN)
 
+    def busiest(self, *names: str) -> float:
+        """The share of the time that the busiest of some resources is busy; NaN if none is known."""
+        return max((self.kernel.busy[name] for name in names if name in self.kernel.busy), default=NAN)
+
     def evidence(self, title: str, value: float, unit: str, *names: str) -> LeverEvidence:
         """A number as evidence, with the metrics behind the quantities and resources of these names."""
         behind = [metric for name in names if self.kernel.has(name) for metric in self.kernel.metrics.get(name, ())]
