@@ -74,8 +74,23 @@ def test_counters_that_agree_or_stand_alone_are_not_told(counters: dict[str, flo
     assert told(counters) == []
 
 
+@pytest.mark.parametrize(("off", "is_told"), [(0.079, False), (0.081, True)])
+def test_counters_are_told_from_eight_per_cent_on(off: float, is_told: bool) -> None:
+    for sign in (1, -1):
+        assert bool(told({CYCLES: 100.0, SM_CYCLES: 100 * (1 + sign * off)})) == is_told
+        assert bool(told({CYCLES: 100.0, TIME: 100 * (1 + sign * off), CLOCK: 1e9})) == is_told
+        assert bool(told({THEORETICAL: 50.0, IDEAL: 30.0, EXCESSIVE: 20 + sign * 50 * off})) == is_told
+    assert bool(told({LATENCY: 5.0, WAIT: 5 * (1 + off)})) == is_told
+    assert not told({LATENCY: 5.0, WAIT: 5 * (1 - off)})
+    for off_share, is_above in ((0.9 * ROUNDING, False), (1.1 * ROUNDING, True)):
+        assert bool(told({ACHIEVED: 50.0 * (1 + off_share), THEORETICAL_WARPS: 50.0})) == is_above
+
+
 def test_a_share_that_cannot_be_contradicts_nothing() -> None:
     assert told({DRAM: 230.0, SM: 10.0, MEMORY: 70.0}) == []
+    assert told({ACHIEVED: 100.0, THEORETICAL_WARPS: 50.0}) != []
+    assert told({ACHIEVED: 106.0, THEORETICAL_WARPS: 50.0}) == []
+    assert told({DRAM: 104.0, SM: 10.0, MEMORY: 70.0}) != []
 
 
 def test_the_launch_that_contradicts_is_found_among_others() -> None:

@@ -742,6 +742,8 @@ class TestBankConflicts:
             found = pulled("pad-shared-memory", measured(shared_busy=shared, **numbers))
             assert found.effect.waiting == waits(waiting, removed)
         assert pulled("pad-shared-memory", measured(**numbers)).effect.waiting == waits(0.3, removed)
+        idle = pulled("pad-shared-memory", measured(busy={"l1": 0.0}, shared_busy=0.4, **numbers))
+        assert idle.effect.work["l1"][0] == pytest.approx(1 - 0.8 * self.FACTS["unknown_of_l1"])
 
     def test_of_passes_that_are_not_told_apart_may_be_fewer(self) -> None:
         kernel = measured(
@@ -764,6 +766,10 @@ class TestBankConflicts:
             assert found.effect.time == pytest.approx(rest(200 / (1e-6 * hz), self.FACTS["few_blocks"]))
         one = pulled("pad-shared-memory", measured(cycles=400.0, **{**numbers, "blocks_per_sm": 1.0}))
         assert one.effect.time is None
+        half = rest(0.5, self.FACTS["few_blocks"])
+        for blocks, cycles in ((2.0, 0.0), (2.0, 1.0), (1.0, 2.0), (0.0, 2.0)):
+            few = {"conflicts": 1.0, "shared_wavefronts": 1.25, "blocks": blocks, "blocks_per_sm": 0.5}
+            assert pulled("pad-shared-memory", measured(cycles=cycles, **few)).effect.time == pytest.approx(half)
 
     def test_bring_nothing_for_few(self) -> None:
         for ideal, is_found in ((89.9, True), (90.1, False)):
