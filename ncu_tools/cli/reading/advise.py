@@ -186,10 +186,25 @@ def _of_times(run: str, loaded: Run) -> Advice:
 
     source = sampled_timeline_in(run) if SAMPLES in loaded.table.column_names else None
     if source is None:
-        return without_counters(loaded.table)
+        advice = without_counters(loaded.table)
+        advice.notes += _on_several_recordings(run, loaded)
+        return advice
     from ncu_parsers.parse.sampled_timeline import read_sampled_timeline
 
     return without_counters(loaded.table, read_sampled_timeline(source))
+
+
+def _on_several_recordings(run: str, loaded: Run) -> list[str]:
+    """The note on a folder of recordings, as of ranks, whose steps nothing is said of."""
+    from ncu_launch.notes import Note, NoteKind
+    from ncu_parsers.schema import tables
+
+    found = sorted({one for one in tables.words(loaded.table, "report") if one is not None})
+    if not Path(run).is_dir() or len(found) < 2:
+        return []
+    named = shlex.join(found[:2]) + (" ..." if len(found) > 2 else "")
+    said = f"{len(found)} recordings: levers of steps are of one, and which rank arrives last is said of all"
+    return [Note(f"{said}: ncu-bench advise {named}", NoteKind.ASKED)]
 
 
 # ------------------------------------------------------------------------------------------------- after the change

@@ -66,6 +66,17 @@ def test_advice_on_a_recording_that_is_piped_in_is_on_its_steps_too(
     assert "critical path of the step" in result.stdout
 
 
+def test_a_folder_of_recordings_says_how_their_steps_and_ranks_are_looked_at(trace: str, tmp_path: Path) -> None:
+    (tmp_path / "ranks").mkdir()
+    files = [tmp_path / "ranks" / f"rank {number}.json" for number in range(2)]
+    for number, file in enumerate(files):
+        file.write_text(Path(trace).read_text("utf-8").replace('"pid": 1,', f'"pid": {10 + number},'), "utf-8")
+    notes = ran("advise", str(tmp_path / "ranks")).stderr.splitlines()
+    (said,) = (note for note in notes if "which rank arrives last" in note)
+    assert shlex.split(said.partition("ncu-bench advise ")[2]) == list(map(str, files))
+    assert "which rank" not in ran("advise", trace).stderr
+
+
 def test_a_lever_that_is_explained_is_shown_alone(trace: str) -> None:
     text = " ".join(ran("advise", trace, "--explain", "cuda-graphs").stdout.split())
     assert text.startswith("cuda-graphs, of steps: launch by CUDA graphs what to do Capture what lies")
