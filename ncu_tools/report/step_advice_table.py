@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ncu_tools.numbers.number_format import duration, percent
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.timeline.graph.critical_path import PATH_KINDS
 from ncu_tools.timeline.graph.evidence import BOUNDS_ONLY, REFUSED
@@ -63,6 +64,29 @@ def _lever_row(found: StepAdvice, one: LeverOnStep) -> Row:
 
 def _confidence(found: StepAdvice) -> str | None:
     return {BOUNDS_ONLY: BOUNDS_ONLY, REFUSED: TOO_LITTLE}.get(found.evidence.level)
+
+
+def saving(row: Row) -> str:
+    """Between what a lever saves or loses, and the likely saving where that is apart."""
+    low, high, likely = (row[name] for name in ("saves_low_ns", "saves_high_ns", "saves_ns"))
+    share = percent(abs(row["saves_high"] or 0.0))
+    if low == high:
+        return f"{_saves_or_loses(high)} ({share})"
+    if high <= 0:
+        between = f"loses {duration(-high)} ({share}) to {duration(-low)}"
+    elif low > 0:
+        between = f"saves {duration(low)} to {duration(high)} ({share} at most)"
+    else:
+        or_loses = f", or loses up to {duration(-low)}" if low else ""
+        between = f"saves up to {duration(high)} ({share} at most){or_loses}"
+    if likely is None:
+        return between
+    expected = _saves_or_loses(likely) if low < 0 else duration(likely)
+    return f"{between}, likely {expected if likely else 'nothing'}"
+
+
+def _saves_or_loses(time_ns: float) -> str:
+    return f"loses {duration(-time_ns)}" if time_ns < 0 else f"saves {duration(time_ns)}"
 
 
 def path_rows(found: StepAdvice) -> list[Row]:

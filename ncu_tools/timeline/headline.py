@@ -116,7 +116,7 @@ def _sentence(one: Headline) -> str:
     if step.verdict.bound == HOST:
         return f"host: {_waited_for(one, of)}"
     return {
-        KERNELS: f"GPU busy: kernels run for {time} {of}; what they could save: ncu-bench hotspots",
+        KERNELS: f"GPU busy: kernels run for {time} {of}; what to change: ncu-bench advise",
         COPY: f"copies: {time} {of} that no kernel hides",
         COMMUNICATION: f"communication: {time} {of} that no kernel hides",
         LAUNCHES: f"launch: {time} {of} wait for the host to launch {counted(step.kernels, 'kernel', 'kernels')}",

@@ -297,7 +297,7 @@ def _evidence(
     if bound == COMMUNICATION:
         return communication_evidence(collectives)
     if bound == KERNELS:
-        return (f"{what_computes(whole.verdict.metrics)}; what they could save: ncu-bench hotspots",)
+        return (f"{what_computes(whole.verdict.metrics)}; what to change: ncu-bench advise",)
     if bound is None:
         return ()
     found = gap_evidence(bound, whole.causes, longest)

@@ -11,7 +11,7 @@ from ncu_tools.cli.tables.part_text import hanging, paragraph
 from ncu_tools.kernels.names.distinct_names import distinct_names
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import duration, percent
-from ncu_tools.report.step_advice_table import path_rows
+from ncu_tools.report.step_advice_table import path_rows, saving
 from ncu_tools.timeline.graph.evidence import REFUSED
 from ncu_tools.timeline.levers.step_advice import StepAdvice
 
@@ -75,29 +75,6 @@ def _added_up(found: StepAdvice) -> str:
     gpus = {one.device for one in chains if one.device is not None}
     counts = {"steps": found.steps, "threads": len(threads), "GPUs": len(gpus)}
     return " and ".join(f"{count} {name}" for name, count in counts.items() if count > 1)
-
-
-def saving(row: Row) -> str:
-    """Between what a lever saves or loses, and the likely saving where that is apart."""
-    low, high, likely = (row[name] for name in ("saves_low_ns", "saves_high_ns", "saves_ns"))
-    share = percent(abs(row["saves_high"] or 0.0))
-    if low == high:
-        return f"{_saves_or_loses(high)} ({share})"
-    if high <= 0:
-        between = f"loses {duration(-high)} ({share}) to {duration(-low)}"
-    elif low > 0:
-        between = f"saves {duration(low)} to {duration(high)} ({share} at most)"
-    else:
-        or_loses = f", or loses up to {duration(-low)}" if low else ""
-        between = f"saves up to {duration(high)} ({share} at most){or_loses}"
-    if likely is None:
-        return between
-    expected = _saves_or_loses(likely) if low < 0 else duration(likely)
-    return f"{between}, likely {expected if likely else 'nothing'}"
-
-
-def _saves_or_loses(time_ns: float) -> str:
-    return f"loses {duration(-time_ns)}" if time_ns < 0 else f"saves {duration(time_ns)}"
 
 
 def _lever_lines(row: Row, number: int, width: int) -> Iterator[str]:

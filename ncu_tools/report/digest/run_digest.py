@@ -33,16 +33,21 @@ from ncu_tools.kernels.view.nvidia_rules import INFORMATION, first_sentence
 from ncu_tools.numbers.number_format import FORMATS, counted, duration, percent, scaled
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted_names
 from ncu_tools.report.first_sentences import bound_in_words
+from ncu_tools.report.step_advice_table import lever_rows, saving
 from ncu_tools.report.table import printable
 from ncu_tools.runs.run import Run
 from ncu_tools.timeline.headline import first_sentence as first_of_timeline
 from ncu_tools.timeline.headline import headline, longest_waits, range_words
+from ncu_tools.timeline.levers.step_advice import advice_on_timeline
 from ncu_tools.timeline.timeline import Timeline
 
-KERNELS_TOLD = 20
+KERNELS_TOLD, STEP_LEVERS_TOLD = 20, 3
 VIEWED = 5
 """Kernels whose levers, causes and rules are included: those with the most time."""
 CAUSES_TOLD, RULES_TOLD = 3, 3
+STEP_LEVER_VALUES = (
+    "step", "lever", "saves_share", "saves_low", "saves_high", "saves_ns", "saves_low_ns", "saves_high_ns", "step_ns",
+)  # fmt: skip
 NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
 """Conditions that appear elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
 GPUS_TOLD, WAITS_TOLD = 2, 3
@@ -76,7 +81,7 @@ def run_digest(
         *_fewer(found.rows[KERNELS_TOLD:]),
         *noted([*run.notes, *found.notes]),
         *_not_collected(found.rows, advice),
-        *_next(run.name, found.rows, table),
+        *_next(run.name, found.rows, table, is_recording=timeline is not None),
     ]
     return fitted(f"Digest of {printable(run.name)}", statements, budget)
 
@@ -105,10 +110,20 @@ def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> It
 
 
 def _timeline(found: Timeline) -> Iterator[Statement]:
-    """The bounds of a recording's steps, and the host's activity in the longest waits for it."""
-    first = first_of_timeline(found)
-    if first is not None:
+    """What a recording's step gains by levers, what bounds its steps, and what the host did in the longest waits."""
+    advice = advice_on_timeline(found)
+    levers = lever_rows(advice)[:STEP_LEVERS_TOLD] if advice is not None else []
+    longest = first_of_timeline(found)
+    if advice is not None and levers:
+        first = f"{levers[0]['title']} {saving(levers[0])}, of a {advice.step} of {duration(advice.step_ns)}"
         yield Statement("run", f"what could save most: {printable(first)}", 99.0, values={"first": first})
+    if longest is not None:
+        yield Statement("run", f"what takes most: {printable(longest)}", 98.5, values={"longest": longest})
+    for place, lever in enumerate(levers):
+        doubt = f"; {lever['confidence']}" if lever["confidence"] else ""
+        told = f"{lever['title']}: {saving(lever)}{doubt} ({'; '.join(lever['evidence'])}). {lever['remedy']}"
+        values = {name: lever[name] for name in STEP_LEVER_VALUES}
+        yield Statement("run", f"lever: {printable(told)}", 96.5 - 0.5 * place, values=values, kind="levers")
     for place, one in enumerate(map(headline, found.gpus[:GPUS_TOLD])):
         verdict, weight = one.step.verdict, 98.0 - place
         values = {
@@ -311,7 +326,7 @@ def _not_collected(rows: Sequence[Hotspot], advice: Mapping[str, KernelAdvice]) 
         yield Statement("missing", text, 84.0, values={"groups": [one.group for one in lacking]})
 
 
-def _next(name: str, rows: Sequence[Hotspot], table: pa.Table) -> Iterator[Statement]:
+def _next(name: str, rows: Sequence[Hotspot], table: pa.Table, *, is_recording: bool) -> Iterator[Statement]:
     """Two or three commands that look further, with the question that each answers."""
     run = shlex.quote(name)
     if not rows:
@@ -323,6 +338,8 @@ def _next(name: str, rows: Sequence[Hotspot], table: pa.Table) -> Iterator[State
         commands.append((f"ncu-bench kernel {run} --id {hottest}", "all that is known of the kernel of the most time"))
         if Path(name).exists() and has_instructions(name, table.column_names):
             commands.append((f"ncu-bench source {run} --id {hottest} --top 5", "its hottest lines or instructions"))
+    if is_recording:
+        commands.append((f"ncu-bench advise {run}", "what to change in a step, and what it saves"))
     if not np.isnan(tables.floats(table, "start_ns")).all():
         commands.append((f"ncu-bench timeline {run}", "where the time goes: kernels, copies, gaps by cause"))
     commands.append((f"ncu-bench hotspots {run} --format json", "every kernel with every number"))

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from ncu_launch.errors import NcuBenchError
 
 from ncu_tools.report.html.host_lanes import LanesOfThread
 from ncu_tools.report.html.lane_boxes import LaneBox, LanePieces, boxes_of, resolution_of
@@ -16,28 +15,17 @@ from ncu_tools.report.html.what_if_content import what_ifs
 from ncu_tools.report.step_advice_table import lever_rows, path_rows
 from ncu_tools.timeline.graph.critical_path import PATH_KINDS, Stretch
 from ncu_tools.timeline.graph.step_graph import Chain
-from ncu_tools.timeline.levers.step_advice import StepAdvice, advice_on_recording
+from ncu_tools.timeline.levers.step_advice import StepAdvice, advice_on_timeline
 from ncu_tools.timeline.timeline import Timeline
 
-MOST_STRETCHES, MOST_LEVERS, MOST_OPERATIONS = 1_500, 12, 1_000_000
-"""Most boxes of the path of a whole recording, where short stretches are merged; most levers of a run; most operations
-in a recording with advice."""
+MOST_STRETCHES, MOST_LEVERS = 1_500, 12
+"""Most boxes of the path of a whole recording, where short stretches are merged; most levers of a run."""
 
 
 def advice_on(timelines: Mapping[int, Timeline]) -> dict[int, StepAdvice]:
-    """Advice on the steps of timelines, by run index.
-
-    A part of a recording has none, as the graph needs the whole; nor has one that is too long, or cannot be followed.
-    """
-    found = {}
-    for place, one in timelines.items():
-        activity = one.activity
-        if activity.whole is None and len(activity.operations) <= MOST_OPERATIONS:
-            try:
-                found[place] = advice_on_recording(activity)
-            except NcuBenchError:  # its timeline is shown nevertheless
-                continue
-    return found
+    """Advice on the steps of timelines, by run index, where there is some."""
+    found = {place: advice_on_timeline(one) for place, one in timelines.items()}
+    return {place: one for place, one in found.items() if one is not None}
 
 
 def levers_content(advice: Mapping[int, StepAdvice], shown: Mapping[str, str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from functools import reduce
 from itertools import combinations
 from operator import and_
 
+from ncu_launch.errors import NcuBenchError
 from ncu_parsers.timelines.activity.activity import PYTHON, Activity
 from ncu_parsers.timelines.activity.operation_times import without_impossible_ends
 
@@ -25,7 +26,10 @@ from ncu_tools.timeline.levers.lever import STEP_LEVERS, StepLever
 from ncu_tools.timeline.levers.recorded_steps import RecordedSteps, cut_to, recorded_steps
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts, processes_of, step_lever_texts
 from ncu_tools.timeline.steps import step_ranges
-from ncu_tools.timeline.timeline import no_gpu_work
+from ncu_tools.timeline.timeline import Timeline, no_gpu_work
+
+MOST_OPERATIONS = 1_000_000
+"""Most operations of a recording with advice beside its timeline."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,18 @@ def advice_on_recording(activity: Activity, machine: Machine | None = None, aske
     cut = cut_to(activity, steps)
     found = step_advice(cut, machine, asked, None if cut is activity else steps)
     return replace(found, notes=[*found.notes, *impossible])
+
+
+def advice_on_timeline(found: Timeline) -> StepAdvice | None:
+    """Advice on the steps of a timeline; None for a part of a recording, as the graph needs the whole, for one that is
+    too long, and for one that cannot be followed."""
+    activity = found.activity
+    if activity.whole is not None or len(activity.operations) > MOST_OPERATIONS:
+        return None
+    try:
+        return advice_on_recording(activity)
+    except NcuBenchError:  # its timeline is shown nevertheless
+        return None
 
 
 def _levers(situation: StepSituation) -> list[tuple[str, StepLever]]:

@@ -184,7 +184,7 @@ def test_a_vision_model_that_prepares_its_frames_for_most_of_a_step_is_bound_by_
 def test_the_terminal_says_it_below_the_name_of_the_recording(tmp_path: Path) -> None:
     kernels = [kernel(0, 1, end=90 * MS), kernel(95 * MS, 2, end=100 * MS)]
     path = database(tmp_path / "t.sqlite", {KERNELS: kernels}, ["gemm"])
-    said = "first: GPU busy: kernels run for 95 ms of 100 ms; what they could save: ncu-bench hotspots"
+    said = "first: GPU busy: kernels run for 95 ms of 100 ms; what to change: ncu-bench advise"
     assert said in " ".join(ran("timeline", str(path)).stdout.split())
     assert said in ran("timeline", str(path), "--format", "markdown").stdout
 
@@ -233,7 +233,7 @@ def test_what_repeats_is_called_a_repetition_and_no_step() -> None:
     assert found.gpus[0].steps[0].name.startswith(REPETITION)
     assert headline(found.gpus[0]).text.startswith("of a repetition of 8 ms, the median of ")
     assert first_sentence(found) == (
-        "GPU busy: kernels run for 8 ms of a 8 ms repetition; what they could save: ncu-bench hotspots"
+        "GPU busy: kernels run for 8 ms of a 8 ms repetition; what to change: ncu-bench advise"
     )
 
 

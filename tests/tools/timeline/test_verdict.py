@@ -37,7 +37,7 @@ def test_the_gpu_is_busy_where_kernels_fill_the_time() -> None:
     gpu = gpu_of(recording([Operation(0, 90 * MS), Operation(95 * MS, 100 * MS)]))
     assert gpu.whole.verdict.bound == "kernels"
     assert gpu.whole.verdict.saving_ns is None
-    assert "hotspots" in gpu.whole.verdict.evidence[0]
+    assert "advise" in gpu.whole.verdict.evidence[0]
 
 
 def test_copy_bound_where_copies_do_though_kernels_say_that_the_gpu_is_idle() -> None:
@@ -264,7 +264,7 @@ def test_the_evidence_for_compute_counts_what_computed_and_no_collective() -> No
     (gpu,) = timeline(made, step=re.compile("^step")).gpus
     counted = "1 kernel, 1 memset, 1 graph recorded as a whole"
     assert gpu.steps[0].verdict.evidence == (f"{counted}, 12 ms",)
-    assert gpu.whole.verdict.evidence == (f"{counted}; what they could save: ncu-bench hotspots",)
+    assert gpu.whole.verdict.evidence == (f"{counted}; what to change: ncu-bench advise",)
     metrics = {"computing_kernels": 1, "memsets": 1, "graphs": 1, "compute_ns": 12 * MS}
     assert gpu.steps[0].verdict.metrics == metrics
 

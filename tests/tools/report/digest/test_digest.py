@@ -199,6 +199,18 @@ def test_what_bounds_a_recording_is_told_before_shares_of_the_kernels_time(tmp_p
 
 
 @needs_shared_reports
+def test_the_levers_of_a_step_are_those_of_advise_and_the_first_could_save_most() -> None:
+    trace = str(SHARED / "reports/kineto/AMD-AGI__TraceLens__h100__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
+    told = json.loads(called_here("report", trace, "--format", "json", cwd=SAMPLES).out)["rows"]
+    advised = json.loads(called_here("advise", trace, "--format", "json", "--top", "3", cwd=SAMPLES).out)["rows"]
+    levers = [row["values"] for row in told if row["kind"] == "levers"]
+    assert [one["lever"] for one in levers] == [one["lever"] for one in advised]
+    assert [one["saves_high_ns"] for one in levers] == [one["saves_high_ns"] for one in advised]
+    (first,) = (row["text"] for row in told if row["text"].startswith("what could save most"))
+    assert first.startswith(f"what could save most: {advised[0]['title']} saves ")
+
+
+@needs_shared_reports
 def test_flops_that_are_a_lower_bound_make_no_lower_bound_of_dram_bytes_and_what_is_saved_the_most() -> None:
     report = SHARED / "reports/ncu_rep/rashwanth__RooflineAnalysis_On_NVIDIA_GPU__custom-scripts_output0.ncu-rep"
     found = called_here("report", "--format", "digest", str(report), cwd=SHARED).out
@@ -212,7 +224,6 @@ def test_a_kernel_whose_launches_all_failed_is_told_so() -> None:
     assert "0 launches" not in told
 
 
-@needs_shared_reports
 def test_a_kernel_without_a_time_is_bound_in_a_digest_as_in_hotspots(tmp_path: Path) -> None:
     busy = {
         "sm__throughput.avg.pct_of_peak_sustained_elapsed": metric(69.6, "%"),
@@ -223,6 +234,7 @@ def test_a_kernel_without_a_time_is_bound_in_a_digest_as_in_hotspots(tmp_path: P
     assert "time not known in 1 launch; bound by SM: SM 69.6 % and memory 14.8 % of their peaks" in told
 
 
+@needs_shared_reports
 def test_a_bound_by_shapes_is_called_an_estimate_also_where_some_launches_have_no_shapes() -> None:
     trace = SHARED / "reports/kineto/AMD-AGI__TraceLens__h100__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
     lines = called_here("report", "--format", "digest", str(trace), cwd=SAMPLES).out.splitlines()
