@@ -63,3 +63,16 @@ def test_a_single_outlier_among_many_hardly_moves_the_table() -> None:
     where = {"x": np.zeros(51), "y": np.zeros(51)}
     off = np.append(np.zeros(50), 1.0)
     assert abs(learnt(GRIDS, where, off, 0.1)[0]) < 0.01
+
+
+@pytest.mark.parametrize(("off", "learnt_from"), [(0.2, 0.2), (-0.2, -0.2), (5.0, 1.0), (-5.0, -1.0)])
+def test_a_corner_learns_the_mean_held_to_none_by_the_ridge_and_less_from_what_it_does_not_explain(
+    off: float, learnt_from: float
+) -> None:
+    count, ridge, weight, found = 6, 2.0, 1.0, 0.0
+    for _ in range(3):
+        found = weight * count * learnt_from / (weight * count + ridge)
+        weight = 1 / np.sqrt(1 + ((learnt_from - found) / 0.1) ** 2)
+    where = {"x": np.full(count, 3.0), "y": np.full(count, 2.0)}
+    table = learnt(GRIDS, where, np.full(count, off), ridge)
+    assert table == pytest.approx([0, 0, 0, 0, 0, found], rel=1e-5)

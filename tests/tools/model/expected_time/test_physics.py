@@ -11,7 +11,7 @@ from ncu_tools.ceilings.machine_files import find_machine, machines
 from ncu_tools.model.expected_time.gemm_time import GEMM, gemm_work, least_bytes
 from ncu_tools.model.expected_time.hardware import Hardware, family_of, hardware_of, types
 from ncu_tools.model.expected_time.kinds import KINDS
-from ncu_tools.model.expected_time.physics import TimedOperators, fitted, fitted_from_several
+from ncu_tools.model.expected_time.physics import TimedOperators, fitted, fitted_from_several, robust
 
 H100 = Hardware(989.4e6, 3.35e6, 132, 50 * 2**20)
 SIZE = st.integers(1, 40_000)
@@ -92,6 +92,43 @@ class TestAFit:
     def test_stays_near_its_prior_where_that_weighs_more_than_the_times(self, measured: TimedOperators) -> None:
         found = fitted(GEMM, measured, GEMM.start, weight=1e9)[0]
         assert found == pytest.approx(GEMM.start, abs=1e-3)
+
+    def test_has_the_loss_of_its_errors_and_of_how_far_it_is_from_its_prior(self, measured: TimedOperators) -> None:
+        hardware, work, times = measured
+        few = TimedOperators(hardware, {name: column[:40] for name, column in work.items()}, times[:40] * 1.5)
+        prior = GEMM.start + 0.1
+        for asked, weight in ((None, 0.02), (0.3, 0.3)):
+            logs, loss = fitted(GEMM, few, GEMM.start, prior, asked, steps=3)
+            errors = np.log(GEMM.best(hardware, few.work, logs)[0]) - np.log(few.time_us)
+            of_errors = (np.sqrt(1 + (errors / 0.1) ** 2) - 1).sum()
+            assert loss == pytest.approx(of_errors + weight * ((logs - prior) ** 2).sum(), rel=1e-3)
+            before = np.log(GEMM.best(hardware, few.work, GEMM.start)[0]) - np.log(few.time_us)
+            assert loss < (np.sqrt(1 + (before / 0.1) ** 2) - 1).sum() + weight * 0.01 * len(prior)
+
+    def test_keeps_each_number_within_its_bounds(self, measured: TimedOperators) -> None:
+        least, most = GEMM.bounds()
+        for factor, bound in ((1e4, most), (1e-4, least)):
+            found = fitted(GEMM, measured._replace(time_us=measured.time_us * factor), GEMM.start)[0]
+            assert (least <= found).all()
+            assert (found <= most).all()
+            assert found[2] == pytest.approx(bound[2])  # the launch
+        assert fitted(GEMM, measured, most + 1, steps=0)[0] == pytest.approx(most)
+
+
+def test_errors_count_by_their_size_from_a_tenth_on() -> None:
+    assert robust(np.array([0, 0.1, -0.1, 0.3])) == pytest.approx([1, 0.5**0.5, 0.5**0.5, 0.1**0.5])
+
+
+def test_the_best_choice_of_many_operators_is_that_of_each_alone() -> None:
+    m, n, k = np.round(2 ** np.random.default_rng(0).uniform(0, 13, (3, 401)))
+    work = gemm_work(m, n, k, types()["bf16"])
+    times, choice = GEMM.best(H100, work, GEMM.start)
+    every = np.stack([GEMM.at(H100, work, GEMM.start, np.full(401, one)) for one in range(len(GEMM.choices))])
+    assert times == pytest.approx(every.min(0))
+    assert every[choice, np.arange(401)] == pytest.approx(every.min(0))
+    for row in (0, 399, 400):
+        alone = {name: column[[row]] for name, column in work.items()}
+        assert GEMM.best(H100, alone, GEMM.start)[0] == pytest.approx(times[row])
 
 
 class TestHardware:
