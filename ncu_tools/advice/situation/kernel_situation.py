@@ -34,6 +34,8 @@ ON_IN_A_TREE = 0.8
 """Of the threads of a warp, those that work in a tree of sums at most: half of them drop out at each of its steps."""
 DRIVERS_SHARED_MEMORY = 1100.0
 """Bytes of shared memory that the driver takes for each block at most: 1 KiB."""
+LEAST_LOADS = 0.01
+"""Loads for each multiply-add below which what is multiplied was not loaded: tiles of 8 x 8 in registers need 0.06."""
 NO_PRODUCT = re.compile(r"gemv|mat_?vec|matrix_?vector|split_?k_?reduce", re.IGNORECASE)
 """Products with a vector, and sums over the parts of a product that was split, whose names are those of products."""
 REDUCTION = re.compile(r"reduc|\bsum|sums?_|dot_?prod|norm|softmax", re.IGNORECASE)
@@ -355,6 +357,8 @@ class Situation:
     def looks_like_a_product(self) -> bool:
         """True if multiplications load what others load too, and neither DRAM nor L2 is what they wait for."""
         if self.busy("dram") > 0.4 or self.busy("l2") > 0.7 or not self.bound >= 0.3 or self.is_reduction:
+            return False
+        if self.loads_per_fma < LEAST_LOADS:
             return False
         if math.isnan(self.busy("lsu")) and self.is_bound_by_accesses:
             return True

@@ -15,6 +15,7 @@ from ncu_tools.advice.situation.measured import MeasuredKernel
 from ncu_tools.kernels.source.load_instructions import load_instructions
 from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES, SHARED
+from tests.support.launches import launch, metric, table
 from tests.support.reports import needs_shared_reports
 
 H100 = SAMPLES / "h100"
@@ -248,6 +249,22 @@ def test_a_product_in_fp64_is_judged_by_the_pipe_that_computes_it() -> None:
 def test_a_sum_over_the_parts_of_a_split_product_is_no_product() -> None:
     found = advice_on(measured("cublasLt::splitKreduce_kernel", busy={"fma": 0.01, "dram": 0.3, "issue": 0.1}))
     assert {one.lever for one in found.levers}.isdisjoint({"tensor-cores", "tile-registers"})
+
+
+def test_the_pipe_that_fp64_shares_with_tensor_cores_is_not_taken_for_theirs() -> None:
+    busy = {"fp64": 24.0, "shared": 27.6, "tensor": 3.6}
+    found = {
+        f"sm__pipe_{pipe}_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(of, "%") for pipe, of in busy.items()
+    }
+    (kernel,) = advise(table(launch("distances", found, ns=1e6))).kernels
+    assert kernel.kernel.busy["tensor"] == pytest.approx(0.036)
+    assert kernel.kernel.busy["fp64"] == pytest.approx(0.24)
+
+
+def test_a_loop_of_multiply_adds_that_loads_nothing_is_no_product() -> None:
+    kernel = measured("polynomial", busy={"fma": 0.74, "issue": 0.8}, stalls=IDLE, l1_hit=0.9)
+    assert lever(advice_on(kernel, code(FFMA=1000, IADD3=50, STG=1)), "tensor-cores") is None
+    assert lever(advice_on(kernel, code(FFMA=1000, IADD3=50, LDS_128=60, STG=1)), "tensor-cores") is not None
 
 
 def test_of_several_kernels_profiled_as_one_no_grid_is_judged() -> None:
