@@ -276,6 +276,18 @@ def test_counts_that_moved_in_two_runs_each_explain_their_own() -> None:
     assert [one.evidence[0] for one in found if one.quantity == "dram_bytes"] == ["registers 40 -> 48 (+20.0 %)"]
 
 
+def test_a_drift_behind_a_count_that_moved_is_no_cause_of_the_time_there() -> None:
+    drifting = 1000 * np.exp(0.004 * np.clip(np.arange(60) - 20, 0, 20)) * around(1, runs=60, w=0.003)
+    (drift,) = changes_of(history_of_values(dram_bytes=drifting))
+    at = drift.run - 1
+    times, registers = (
+        np.append(around(100e3, runs=at), around(110e3, runs=60 - at)),
+        np.repeat([32.0, 40], [at, 60 - at]),
+    )
+    found = changes_of(history_of_values(registers=registers, time=times, dram_bytes=drifting))
+    assert [(one.run, one.evidence) for one in found if one.quantity == "time"] == [(at, (MORE_REGISTERS,))]
+
+
 class TestTheClockOfAChange:
     @pytest.mark.parametrize(("quantity", "clock", "explains"), [
         ("time", 1.2e9, True), ("time", 1.8e9, False), ("cycles", 1.2e9, False), ("cycles", 1.8e9, True),

@@ -58,7 +58,7 @@ class TestCounts:
         assert not are_noisy(moving[:4], 0.0).any()
 
     def test_that_move_in_more_than_a_third_of_the_runs_that_know_them_are_noisy(self) -> None:
-        third, more = [1.0, 1, 1, 2, 2, 2, 1], [1.0, 1, 1, 2, 1, 2, 2]
+        third, more = [100.0, 100, 100, 101, 101, 101, 100], [100.0, 100, 100, 101, 100, 101, 101]
         gap = [one for value in more for one in (value, NAN)]
         few = [NAN, 1, NAN, 2, NAN, 1, NAN, 2, NAN, NAN, NAN, NAN, NAN, NAN]
         assert are_noisy(np.array([third, more]).T, 0.0).tolist() == [False, True]
