@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -304,7 +305,7 @@ def test_blocks_of_less_than_a_warp_cost_time_only_where_the_grid_has_more_threa
 
 def test_a_limit_of_blocks_that_the_grid_does_not_reach_is_no_reason_to_change_the_block() -> None:
     def saved(waves: float) -> float:
-        limits = {"limit_blocks": 16.0, "limit_warps": 48.0, "theoretical": 0.33}
+        limits: dict[str, Any] = {"limit_blocks": 16.0, "limit_warps": 48.0, "theoretical": 0.33}
         return saved_by("block-size", measured(busy={"dram": 0.05}, threads=32.0, waves=waves, **limits))
 
     assert saved(4.0) > 0.1
@@ -313,7 +314,7 @@ def test_a_limit_of_blocks_that_the_grid_does_not_reach_is_no_reason_to_change_t
 
 def test_a_grid_that_gives_each_sm_few_threads_is_too_small_though_each_has_blocks() -> None:
     def saved(threads: float, busy: float = 0.1) -> float:
-        few = {"blocks_per_sm": 5.0, "waves": 0.3, "most_warps": 32.0}
+        few: dict[str, Any] = {"blocks_per_sm": 5.0, "waves": 0.3, "most_warps": 32.0}
         return saved_by("grid-size", measured(busy={"l1": busy}, threads=threads, **few))
 
     assert saved(9.0) > saved(64.0) > 0.3
@@ -329,7 +330,7 @@ def test_a_block_alone_on_its_sm_costs_its_start_and_end_the_more_the_shorter_it
     assert saved(400.0, limit=2.0) == 0
 
 
-SUM = {"shared_static": 0.0, "shared_dynamic": 1020.0, "lanes_on": 20.0}
+SUM: dict[str, Any] = {"shared_static": 0.0, "shared_dynamic": 1020.0, "lanes_on": 20.0}
 """A word for each of 256 threads, as ncu prints its size, and threads that drop out."""
 
 
@@ -339,7 +340,7 @@ def test_threads_with_a_word_each_that_drop_out_sum_over_the_block_and_multiply_
     for name in ("tile-registers", "library-kernel"):
         assert saved_by(name, measured("step", busy=busy, **SUM)) == 0
     assert saved_by("fewer-instructions", measured("step", busy=busy, **SUM)) > 0.3
-    staged = {**SUM, "lanes_on": 32.0}
+    staged: dict[str, Any] = {**SUM, "lanes_on": 32.0}
     assert saved_by("fewer-instructions", measured("transpose", busy=busy, **staged)) < 0.1
 
 
@@ -355,13 +356,13 @@ def test_elements_that_a_thread_adds_before_the_tree_save_the_tree_but_no_bytes(
 def test_l1_that_is_busier_than_the_sm_passes_each_request_many_times() -> None:
     assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.22, "dram": 0.1})) > 0.6
     assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.6, "dram": 0.1})) == 0
-    tile = {"shared_static": 8192.0, "shared_dynamic": 0.0}  # conflicts do the same
+    tile: dict[str, Any] = {"shared_static": 8192.0, "shared_dynamic": 0.0}  # conflicts do the same
     assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.22, "dram": 0.1}, **tile)) == 0
 
 
 def test_sectors_that_l1_writes_to_l2_are_those_of_stores_where_no_local_memory_is_stored() -> None:
     def saved(sectors: float, local: float) -> float:
-        stores = {"store_requests": 100.0, "sectors_written_to_l2": sectors, "local_stores": local}
+        stores: dict[str, Any] = {"store_requests": 100.0, "sectors_written_to_l2": sectors, "local_stores": local}
         return saved_by("coalesce", measured(busy={"dram": 0.3}, **stores))
 
     assert saved(1200.0, 0.0) > 0.2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ncu_tools.cli.tables.step_text import saving
+from ncu_tools.report.step_advice_table import saving
 from tests.support.ran import ran
 
 STEP_US = 20_000
