@@ -199,8 +199,10 @@ def _on_several_recordings(run: str, loaded: Run) -> list[str]:
     from ncu_launch.notes import Note, NoteKind
     from ncu_parsers.schema import tables
 
+    from ncu_tools.timeline.load_activity import is_recording
+
     found = sorted({one for one in tables.words(loaded.table, "report") if one is not None})
-    if not Path(run).is_dir() or len(found) < 2:
+    if not Path(run).is_dir() or len(found) < 2 or not all(map(is_recording, found[:2])):
         return []
     named = shlex.join(found[:2]) + (" ..." if len(found) > 2 else "")
     said = f"{len(found)} recordings: levers of steps are of one, and which rank arrives last is said of all"
