@@ -67,7 +67,7 @@ def block_size(one: Situation) -> Pulled | None:
         return _nothing_is_busy(one)
     evidence = one.evidence("threads of a block", threads, "thread", "threads")
     if threads < WARP and one.bound < 0.5:
-        gain = one.threads_of_whole_warps / one.threads_on_an_sm
+        gain = one.threads_of_whole_warps / (one.threads_on_an_sm or math.nan)
         if gain <= facts["least_gain"]:
             return nothing("the grid has no more threads than are on the SMs", evidence)
         return Pulled(Effect(time=falls_by(gain, facts["whole_warps"])), [evidence])
@@ -128,7 +128,7 @@ def grid_size(one: Situation) -> Pulled | None:
         evidence.append(one.evidence("waves", waves, "wave", "waves"))
         return Pulled(Effect(time=Left(*(1 - last * part for part in facts["last_wave"]))), evidence)
     filled = one.threads_on_an_sm / one.threads_an_sm_holds
-    if waves < 1 and filled < facts["filled"] and one.kernel.time_ns > facts["short_ns"]:
+    if waves < 1 and 0 < filled < facts["filled"] and one.kernel.time_ns > facts["short_ns"]:
         evidence.append(one.evidence("threads on an SM, of those it holds", filled, "fraction", "threads", "blocks"))
         if not (one.bound > constants()["occupancy"]["busy_enough"] or is_contended(one)):
             return Pulled(Effect({}, falls_by(1 / filled, facts["split_little"])), evidence)

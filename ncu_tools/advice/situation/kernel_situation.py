@@ -106,12 +106,12 @@ class Situation:
     @cached_property
     def threads_on_an_sm(self) -> float:
         """Threads of the blocks that an SM has at once: of those that fit, or of all where the grid has fewer."""
-        return self.threads * min(self.blocks_per_sm, self.blocks_per_sm / self.get("waves", 1.0))
+        return self.threads * self.blocks_per_sm / max(self.get("waves", 1.0), 1.0)  # ncu prints 0.00 of tiny grids
 
     @property
     def threads_an_sm_holds(self) -> float:
         """Threads for which an SM has warp slots."""
-        return WARP * self.get("most_warps", 48.0)
+        return WARP * (self.get("most_warps", 48.0) or NAN)
 
     @property
     def threads_of_whole_warps(self) -> float:

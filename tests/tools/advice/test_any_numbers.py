@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,23 @@ def kernels(draw: st.DrawFn) -> MeasuredKernel:
         busy=draw(st.dictionaries(st.sampled_from(list(resources())), shares)),
         stalls=draw(st.dictionaries(st.sampled_from(["long_scoreboard", "barrier", "wait", "lg_throttle"]), shares)),
     )
+
+
+@pytest.mark.parametrize("zero", ["threads", "waves", "blocks_per_sm", "most_warps", ""])
+@pytest.mark.parametrize("threads", [8.0, 128.0])
+def test_a_number_that_is_printed_as_zero_is_no_error(zero: str, threads: float) -> None:
+    """ncu prints 0.00 waves of a grid that is far smaller than the GPU."""
+    numbers = {
+        "threads": threads,
+        "waves": 0.5,
+        "blocks": 4.0,
+        "sm_count": 2.0,
+        "blocks_per_sm": 2.0,
+        "most_warps": 48.0,
+    }
+    numbers |= {zero: 0.0} if zero else {}
+    tiny = MeasuredKernel("k", None, "8.0", None, None, 1, 1e9, numbers=numbers, busy={"dram": 0.1}, stalls={})
+    assert all(lever.saves.low <= lever.saves.high for lever in advice_on(tiny, None).levers)
 
 
 @given(kernels(), kernels(), st.none() | codes)
