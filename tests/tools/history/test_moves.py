@@ -89,6 +89,12 @@ class TestBesideACountThatMoved:
         times, registers = around((100e3, at), (150e3, 24 - at)), np.repeat([32.0, 40, 48], [11, 3, 10])
         assert begins(history_of_values(registers=registers, time=times)) == [begin]
 
+    @pytest.mark.parametrize(("apart", "found"), [(2, [12]), (3, [12, 15])])
+    def test_two_changes_within_two_runs_are_one(self, apart: int, found: list[int]) -> None:
+        times = around((100e3, 12), (130e3, apart), (150e3, 12 - apart))
+        registers = np.repeat([32.0, 40, 48], [12, apart, 12 - apart])
+        assert begins(history_of_values(registers=registers, time=times)) == found
+
     def test_a_drift_stays_where_it_is(self) -> None:
         times = 100e3 * np.exp(0.004 * np.clip(np.arange(60) - 20, 0, 20)) * around((1, 60), w=0.003)
         (drift,) = shifts(history_of_values(time=times))
