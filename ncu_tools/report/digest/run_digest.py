@@ -36,6 +36,7 @@ from ncu_tools.report.first_sentences import bound_in_words
 from ncu_tools.report.step_advice_table import lever_rows, saving
 from ncu_tools.report.table import printable
 from ncu_tools.runs.run import Run
+from ncu_tools.timeline.graph.evidence import BOUNDS_ONLY
 from ncu_tools.timeline.headline import first_sentence as first_of_timeline
 from ncu_tools.timeline.headline import headline, longest_waits, range_words
 from ncu_tools.timeline.levers.step_advice import advice_on_timeline
@@ -115,7 +116,8 @@ def _timeline(found: Timeline) -> Iterator[Statement]:
     levers = lever_rows(advice)[:STEP_LEVERS_TOLD] if advice is not None else []
     longest = first_of_timeline(found)
     if advice is not None and levers:
-        first = f"{levers[0]['title']} {saving(levers[0])}, of a {advice.step} of {duration(advice.step_ns)}"
+        doubt = f"; {BOUNDS_ONLY}" if advice.evidence.level == BOUNDS_ONLY else ""
+        first = f"{levers[0]['title']} {saving(levers[0])}, of a {advice.step} of {duration(advice.step_ns)}{doubt}"
         yield Statement("run", f"what could save most: {printable(first)}", 99.0, values={"first": first})
     if longest is not None:
         yield Statement("run", f"what takes most: {printable(longest)}", 98.5, values={"longest": longest})
