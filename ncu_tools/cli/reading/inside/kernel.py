@@ -163,6 +163,8 @@ def command(
         )
     else:
         name, *others = notes
+        if len(head.devices) < 2:  # the line above names the only one
+            name = name.removesuffix(f" on {view.device}")
         lines = _lines(name, view, parts, _step_rows(step), levers)
         echo_page(lines, others, head, widest=WIDTH)
 
@@ -236,7 +238,7 @@ def _lines(
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part, verdict_of
 
     width = page_width(WIDTH)
-    lines = paragraph(name.removesuffix(f" on {view.device}"), width)
+    lines = paragraph(name, width)
     for sentence in [*levers_in_words(levers), *verdict_of(view)] if set(parts) > {"verdict"} else ():
         lines += paragraph(sentence, width)
     for part in (part for part in PARTS if part in parts):

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from ncu_launch.files.manifest import Manifest, write_manifest
+from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch
-from ncu_parsers.schema.tables import Rule
+from ncu_parsers.schema.tables import SCHEMA_VERSION, Rule, with_metadata
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.tables.part_text import of_sentences, of_values
@@ -433,3 +434,14 @@ def test_the_share_of_time_is_of_the_selected_launches_where_others_are_left_out
         (shown,) = (row for row in rows if row[:3] == ["share", "of", "the"])
         assert " ".join(shown[2:-3]) == title
         assert (shown[-2] == "100.0") == (words[0] == "--kernel")
+
+
+def test_the_device_of_a_kernel_is_named_where_a_run_has_several(tmp_path: Path) -> None:
+    gpus = {"fast": 1e5, "slow": 3e5}
+    name = "device__attribute_display_name"
+    for run, devices in (("one", ["slow"]), ("both", list(gpus))):
+        launches = table(*(launch("k", {name: metric(gpu)}, ns=gpus[gpu]) for gpu in devices))
+        write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / f"{run}.parquet")
+    both, one = (ran("kernel", str(tmp_path / f"{run}.parquet")).stdout.splitlines() for run in ("both", "one"))
+    assert both[2] == "k: 1 launch on slow"
+    assert one[2] == "k: 1 launch"
