@@ -346,6 +346,8 @@ def notes_on_conditions(
     if unsure:
         notes.append(f"known for only one of the runs, so they may differ: {', '.join(unsure)}")
     notes += [note for note in (clock_note(*observed),) if note]
+    if any(len(side.texts["device_name"]) > 1 for side in observed):
+        notes.append(Note("launches of several GPUs are compared as one kernel; --device N takes one", NoteKind.METHOD))
     for title, side in zip(("base", "new run"), observed, strict=True):
         if side.failed:
             failed = f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out"

@@ -555,6 +555,17 @@ class TestTheCommand:
         assert run(["compare", str(link), str(SAMPLES / "d01-wide-raw.csv"), "--anyway"]) == 0
         assert "is the base itself" not in capsys.readouterr().err
 
+    def test_says_that_launches_of_several_gpus_are_compared_as_one(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        gpu = "device__attribute_display_name"
+        launches = [launch("k", {gpu: metric(name)}, ns=ns) for name, ns in (("fast", 1e5), ("slow", 3e5))]
+        both, one = written(tmp_path / "both.parquet", launches), written(tmp_path / "one.parquet", launches[:1])
+        assert run(["compare", both, both]) == 0
+        assert "launches of several GPUs are compared as one kernel; --device N takes one" in capsys.readouterr().err
+        assert run(["compare", one, one]) == 0
+        assert "several GPUs" not in capsys.readouterr().err
+
     def test_compares_two_kernels_of_one_run_and_names_each_once(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
