@@ -6,7 +6,7 @@ are apart. The arrival order is known only among the ranks at hand.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -95,8 +95,14 @@ class _Rank:
 def arrivals(activities: Sequence[Activity]) -> Arrivals:
     """Who arrives last, from a recording of each rank.
 
-    Raises `NcuBenchError` where no collective is in two of them.
+    Raises `NcuBenchError` where no collective is in two of them, or two are of the same rank.
     """
+    twice = [rank for rank, times in Counter(one.rank for one in activities).items() if rank is not None and times > 1]
+    if twice:
+        raise NcuBenchError(
+            f"Two of these recordings are of rank {twice[0]}.", "They are of two runs, as before and after a change.",
+            "Compare runs: ncu-bench compare BEFORE AFTER.",
+        )  # fmt: skip
     ranks = [_Rank(one) for one in activities]
     first, *others = ranks
     matched = [dict[int, int]() for _ in first.rows]

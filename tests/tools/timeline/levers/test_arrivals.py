@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from ncu_launch.errors import NcuBenchError
@@ -62,6 +63,12 @@ def test_recordings_of_two_jobs_are_not_set_by_some_collectives_that_happen_to_b
     jobs = [recording([Operation((end - 1) * MS, end * MS, NCCL, end) for end in job]) for job in ends]
     with pytest.raises(NcuBenchError, match="No collective is in two"):
         arrivals(jobs)
+
+
+def test_two_runs_of_one_rank_are_refused_as_ranks() -> None:
+    with pytest.raises(NcuBenchError, match="of rank 3"):
+        arrivals([replace(rank(1_000), rank=3), replace(rank(7_000), rank=3)])
+    assert len(arrivals([replace(rank(1_000), rank=3), replace(rank(7_000), rank=4)]).ranks) == 2
 
 
 def test_a_rank_of_which_no_collective_is_found_waits_for_an_unknown_time() -> None:
