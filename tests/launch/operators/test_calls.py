@@ -135,6 +135,21 @@ def test_a_result_has_the_highest_type_of_its_tensors_and_numbers_count_by_their
     assert promoted([*whole, *(Tensor((), one) for one in numbers.split())]) == result
 
 
+@pytest.mark.parametrize("whole", ["uint8", "int8", "int16", "int32", "int64"])
+def test_every_integer_type_is_above_bool_and_below_floating_point_numbers(whole: str) -> None:
+    def of(tensor: str, number: str) -> str:
+        return promoted([Tensor((2,), tensor), Tensor((), number)])
+
+    assert [of("bool", whole), of(whole, "bool"), of("float16", whole)] == [whole, whole, "float16"]
+    assert [of(whole, "float64"), of(whole, "complex64"), of("complex64", whole)] == [
+        "float32",
+        "complex64",
+        "complex64",
+    ]
+    for other in ("uint8", "int64"):
+        assert of(whole, other) == whole
+
+
 def test_the_type_of_a_result_is_not_known_of_types_that_promotion_does_not_list() -> None:
     for tensors in ([], [Tensor((2,), "float8_e5m2")], [FLOAT, Tensor((2,), "")]):
         with pytest.raises(UnknownWork, match="type of the result"):
