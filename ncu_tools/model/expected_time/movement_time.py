@@ -29,8 +29,7 @@ def _parts(
 ) -> tuple[Floats, dict[str, Floats]]:
     dram, launch = numbers
     moving = work["moved"] / (hardware.dram * dram)
-    launching = launch + 0 * choice[0] + 0 * moving
-    return np.asarray(launching + moving), {"moving": moving, "launching": launching}
+    return launch + moving, {"moving": moving, "launching": np.full_like(moving, launch)}
 
 
 MOVEMENT = Physics("movement", NUMBERS, np.zeros((1, 1), np.float32), _parts)

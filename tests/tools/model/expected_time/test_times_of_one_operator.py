@@ -17,6 +17,7 @@ from ncu_tools.model.expected_time.attention_time import (
 )
 from ncu_tools.model.expected_time.gemm_time import GEMM, gemm_work
 from ncu_tools.model.expected_time.hardware import Hardware, Stored
+from ncu_tools.model.expected_time.learnt_times import shipped
 from ncu_tools.model.expected_time.movement_time import MOVEMENT, movement_work
 from ncu_tools.model.expected_time.physics import Physics, Work
 
@@ -230,3 +231,22 @@ def test_a_fit_begins_within_the_bounds_of_its_numbers(physics: Physics) -> None
     assert (least < physics.start).all()
     assert (physics.start < most).all()
     assert exp(least[0]) == pytest.approx(next(iter(physics.numbers.values())).least)
+
+
+def test_libraries_have_tiles_and_splits_of_powers_of_two_each_once() -> None:
+    for physics in (GEMM, CONTEXT, GENERATION):
+        assert (np.log2(physics.choices) % 1 == 0).all()
+        assert len(np.unique(physics.choices, axis=0)) == len(physics.choices)
+    assert np.unique(GEMM.choices[:, :2]).tolist() == [8, 16, 32, 64, 128, 256]
+    assert np.unique(GEMM.choices[:, 2]).tolist() == [1, 2, 4, 8, 16, 32]
+    assert np.unique(GENERATION.choices[:, 1]).tolist() == [1, 2, 4, 8, 16, 32, 64, 128]
+
+
+def test_numbers_that_ship_are_within_the_bounds_of_their_fits() -> None:
+    physics = {one.kind: one for one in (GEMM, CONTEXT, GENERATION, MOVEMENT)}
+    entries = [one for one in shipped().entries if one.kind in physics]
+    assert {one.kind for one in entries} == set(physics)
+    for entry in entries:
+        least, most = physics[entry.kind].bounds()
+        assert (least - 2e-3 <= entry.logs).all()
+        assert (entry.logs <= most + 2e-3).all()
