@@ -53,8 +53,9 @@ def _row(found: StepAdvice, title: str, saves: SavedByStep) -> Row:
 
 
 def _lever_row(found: StepAdvice, one: LeverOnStep) -> Row:
-    said = step_lever_texts()[one.lever]
-    words = {name: said[name] for name in ("remedy", "model", "source", "unknown", "check")}
+    said, where = step_lever_texts()[one.lever], found.situation.software
+    words = {name: said[name] for name in ("model", "source", "unknown")}
+    words |= {name: said.get(f"{name}_{where}", said[name]) for name in ("remedy", "check")}
     confidence = ", ".join(filter(None, (NOT_CONFIRMED if one.needs_gpu else None, _confidence(found))))
     return {
         **_row(found, one.title, one.saves), **words, "lever": one.lever, "evidence": list(one.found.evidence),

@@ -157,7 +157,7 @@ def fused_chains(step: StepSituation) -> StepLever | None:
     of_runs = counted(runs, "run", "runs")
     evidence = f"{of_runs} of small kernels; {len(gone):,} beside the longest of each, {time_of(step, gone)}"
     if not known:
-        evidence += "; which feeds which is not recorded (record_shapes=True)"
+        evidence += "; which feeds which is not recorded" + (" (record_shapes=True)" if step.software != "jax" else "")
         all_gone = step.gone("fuse element-wise chains", gone)
         return StepLever(WhatIf(all_gone.title, unchanged, None, all_gone.most), (evidence,), gone)
     least = np.array(feeding, np.int64)

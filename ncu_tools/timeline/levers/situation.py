@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from ncu_launch.files.toml_tables import table_beside
+from ncu_parsers.schema.vendors import Vendor
 from ncu_parsers.timelines.activity.activity import MISSING, Activity, Integers
 
 from ncu_tools.ceilings.machine_files import DRAM, Machine, machine_of_device
@@ -117,6 +118,15 @@ class StepSituation:
         """The peak of the device's memory in B/s; None where no machine file has it."""
         rate = self.machine.rates.get(DRAM) if self.machine is not None else None
         return None if rate is None else rate.value
+
+    @property
+    def software(self) -> str:
+        """What the words of a lever depend on: "jax" in a recording of XLA, "amd" on AMD's GPUs alone, else ""."""
+        from ncu_parsers.timelines.formats.xplane import TOOL
+
+        if self.activity.tool == TOOL:
+            return "jax"
+        return "amd" if set(self.activity.vendors.values()) == {Vendor.AMD} else ""
 
     @property
     def launch_order(self) -> Integers:

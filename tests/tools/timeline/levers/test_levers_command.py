@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from ncu_tools.report.step_advice_table import saving
+from ncu_tools.timeline.levers.situation import step_lever_texts
+from tests.conftest import SHARED
 from tests.support.ran import ran
+from tests.support.reports import needs_shared_reports
 
 STEP_US = 20_000
 
@@ -201,3 +204,24 @@ def test_advise_is_of_steps_where_it_is_given_a_recording(trace: str) -> None:
 def test_advise_is_of_kernels_where_some_are_chosen(trace: str) -> None:
     found = json.loads(ran("advise", trace, "--kernel", "vectorized", "--format", "json").stdout)
     assert all("kernel" in row for row in found["rows"])
+
+
+@needs_shared_reports
+@pytest.mark.parametrize(
+    ("name", "foreign"),
+    [("other/AMD-AGI__TraceLens__934987a2fc2f.xplane.pb", ("torch", "record_shapes", "--check")),
+     ("kineto/AMD-AGI__TraceLens__torch_compile_triton__trace.json.gz", ("Hopper", "cuDNN"))],
+)  # fmt: skip
+def test_what_to_do_is_said_in_the_words_of_what_was_recorded(name: str, foreign: tuple[str, ...]) -> None:
+    answer = json.loads(ran("advise", str(SHARED / "reports" / name), "--format", "json").out)
+    assert answer["rows"]
+    for row in answer["rows"]:
+        said = " ".join([row["remedy"], row["check"], *row["evidence"]])
+        assert [word for word in foreign if word in said] == []
+
+
+def test_other_words_for_a_lever_stand_in_for_words_that_it_has() -> None:
+    for said in step_lever_texts().values():
+        others = {key.removesuffix("_jax").removesuffix("_amd") for key in said if key.endswith(("_jax", "_amd"))}
+        assert others <= {"remedy", "check"}
+        assert not any("torch" in said.get(f"{name}_jax", "") for name in others)
