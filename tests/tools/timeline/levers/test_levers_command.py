@@ -213,7 +213,7 @@ def test_advise_is_of_kernels_where_some_are_chosen(trace: str) -> None:
      ("kineto/AMD-AGI__TraceLens__torch_compile_triton__trace.json.gz", ("Hopper", "cuDNN"))],
 )  # fmt: skip
 def test_what_to_do_is_said_in_the_words_of_what_was_recorded(name: str, foreign: tuple[str, ...]) -> None:
-    answer = json.loads(ran("advise", str(SHARED / "reports" / name), "--format", "json").out)
+    answer = json.loads(ran("advise", str(SHARED / "reports" / name), "--format", "json").stdout)
     assert answer["rows"]
     for row in answer["rows"]:
         said = " ".join([row["remedy"], row["check"], *row["evidence"]])
