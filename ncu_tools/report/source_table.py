@@ -25,7 +25,7 @@ RANKED_BY = {
     "samples": "samples of warps",
     "executed": "executed instructions",
     "sectors": "theoretical sectors at L2",
-    "conflicts": "wavefronts beyond the ideal, from bank conflicts",
+    "conflicts": "wavefronts of bank conflicts beyond the ideal",
 }
 WHOLE_KERNEL = 3
 """Stall reasons of the whole kernel that a note explains."""
@@ -48,7 +48,7 @@ def what_to_rank_by(code: KernelCode, by: str | None) -> tuple[str, list[str]]:
         return chosen, [] if chosen == "samples" else [f"ranked by {RANKED_BY[chosen]}: no samples were collected"]
     if by not in there:
         raise WrongUsage(
-            f"{RANKED_BY[by].capitalize()} were not collected for this kernel.",
+            f"This kernel has no {RANKED_BY[by]}, or they were not collected.",
             f"There are: {', '.join(there)}." if there else "It has no counts, only the text of instructions.",
             "Rank by one of these, or collect more: ncu --set full",
         )

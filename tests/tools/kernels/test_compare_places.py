@@ -100,3 +100,4 @@ def test_what_no_run_knows_is_refused_with_what_is_needed() -> None:
     result = ran("compare", SAMPLE, str(Path(SAMPLE).parent / "." / "d20-source-page.csv"), "--by", "function")
     assert result.exit_code == 2
     assert "Neither run knows the functions of its instructions." in result.stderr
+    assert "Compare by another: line, opcode." in result.stderr

@@ -24,6 +24,7 @@ from ncu_tools.kernels.source.source_text import source_text
 from ncu_tools.kernels.source.stalls import REASONS, dominant, stalls
 from sample_reports import source_page
 from tests.conftest import SAMPLES
+from tests.support.ran import ran
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +121,13 @@ def test_what_was_not_collected_stays_unknown() -> None:
 def test_bank_conflicts_are_the_wavefronts_beyond_the_ideal() -> None:
     kernel = made(["LDS R0, [R1]", "LDS R2, [R1]"], shared_wavefronts=[8, 4], shared_wavefronts_ideal=[2, 4])
     assert ranked_by(kernel, "conflicts").tolist() == [6, 0]
+
+
+def test_a_kernel_without_shared_memory_is_not_said_to_lack_the_counter_of_its_conflicts() -> None:
+    found = ran("source", str(SAMPLES / "h100" / "starved-full.ncu-rep.gz"), "--sort", "conflicts")
+    assert (
+        "This kernel has no wavefronts of bank conflicts beyond the ideal, or they were not collected." in found.stderr
+    )
 
 
 def test_every_reason_has_a_meaning() -> None:

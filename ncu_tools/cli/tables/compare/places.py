@@ -48,7 +48,7 @@ def compared_places(request: CompareRequest) -> Compared:
         raise WrongUsage(
             f"Neither run knows the {by}s of its instructions.",
             "Lines need -lineinfo of the compiler, opcodes the text of instructions (the extra ncu-rep).",
-            f"Compare by another of: {', '.join(PLACES)}.",
+            f"Compare by another: {', '.join(one for one in PLACES if one != by)}.",
         )
     top = request.how.top if request.how.top or request.machine_readable else ROWS_SHOWN
     kernels = distinct_names((base.kernel_name, new.kernel_name))
