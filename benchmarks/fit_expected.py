@@ -92,16 +92,24 @@ def fitted_kind(name: str) -> Learnt:
 
 
 def spreads_of_unknown(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> dict[tuple[str, str, str], Spread]:
-    """Spread of errors on GPUs left out (with kin, with other families), and of types left out."""
-    pairs: dict[tuple[str, str, str], list[tuple[Floats, Floats]]] = {}
+    """Spread of errors on GPUs left out (with kin, with other families), and of types left out.
+
+    Each family counts the same, however many times of it there are: the next GPU is of one more family. Of whole models
+    each time does, as two families have few models and slow hosts.
+    """
+    pairs: dict[tuple[str, str, str], dict[str, list[Floats]]] = {}
     for one in everything:
         for basis, expected in left_out(learnt, one).items():
-            dtype = "bf16" if basis == PHYSICS else one.dtype
-            pairs.setdefault((one.kind, basis, dtype), []).append((expected, one.measured.time_us))
-    return {
-        key: spread_of(np.concatenate([mine for mine, _ in found]), np.concatenate([us for _, us in found]), WIDER)
-        for key, found in pairs.items()
-    }
+            families = pairs.setdefault((one.kind, basis, "bf16" if basis == PHYSICS else one.dtype), {})
+            family = family_of(find_machine(one.machine)) if one.kind != "model" else ""
+            families.setdefault(family, []).append(np.array([expected, one.measured.time_us]))
+    found = {}
+    for key, families in pairs.items():
+        each = [np.concatenate(times, axis=1) for times in families.values()]
+        most = max(times.shape[1] for times in each)
+        expected, measured = np.concatenate([times[:, np.arange(most) % times.shape[1]] for times in each], axis=1)
+        found[key] = spread_of(expected, measured, WIDER)
+    return found
 
 
 def left_out(learnt: Learnt, one: MeasuredTimes) -> dict[str, Floats]:

@@ -74,8 +74,9 @@ class Machine:
 
     `measured` rates were reached by `ncu-bench machines measure`, or `measured_quickly` by `ncu-bench profile`; the
     others are data-sheet values. `links` are one GPU's by `LINK_ENDS`, in one direction. `threads` is the number of CPU
-    threads of a measurement, None if not given. `same_name` describes another board with the same driver name, and
-    `short_names` are the family names that mean this board, such as "h100".
+    threads of a measurement, None if not given. `power_w` is what the board may draw; `ecc` the share of memory, and of
+    its bandwidth, that check bits take where they lie in it. `same_name` describes another board with the same driver
+    name, and `short_names` are the family names that mean this board, such as "h100".
     """
 
     id: str
@@ -91,6 +92,8 @@ class Machine:
     boost_clock_hz: float | None = None
     memory_bytes: float | None = None
     l2_bytes: float | None = None
+    power_w: float | None = None
+    ecc: float = 0.0
     stands_for_compute_capability: bool = False
     measured: bool = False
     measured_quickly: bool = False
@@ -219,6 +222,7 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         short_names=tuple(data.get("short_names", ())),
         memory_bytes=data.get("memory", {}).get("bytes"),
         l2_bytes=data.get("l2", {}).get("bytes"),
+        ecc=data.get("memory", {}).get("ecc", 0.0),
         links={rate.unit: rate for rate in links},
         **{key: data[key] for key in _AS_THEY_ARE if key in data},
     )
@@ -232,14 +236,14 @@ def _rate(entry: dict[str, Any], data: dict[str, Any]) -> Rate:
 
 
 _AS_THEY_ARE = (
-    "name", "kind", "vendor", "source", "chip", "compute_capability", "sm_count", "boost_clock_hz",
+    "name", "kind", "vendor", "source", "chip", "compute_capability", "sm_count", "boost_clock_hz", "power_w",
     "stands_for_compute_capability", "measured", "measured_quickly", "threads", "same_name",
 )  # fmt: skip
 """Keys of machine files that are fields of `Machine` under the same name."""
 _NUMBER = (int, float)
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str, "kind": str, "vendor": str, "source": str, "chip": str, "compute_capability": str, "sm_count": int,
-    "threads": int, "measured_quickly": bool, "same_name": str,
+    "threads": int, "measured_quickly": bool, "same_name": str, "power_w": _NUMBER,
     "boost_clock_hz": _NUMBER, "stands_for_compute_capability": bool, "measured": bool, "device_names": list,
     "short_names": list,
     "peak": list, "bandwidth": list, "link": list, "memory": dict, "l2": dict,
@@ -260,8 +264,8 @@ def _of_wrong_types(data: dict[str, Any]) -> list[str]:
         for key in ("device_names", "short_names")
         if not all(isinstance(name, str) for name in data.get(key, ()))
     ]
-    sizes = {key: data.get(key, {}).get("bytes") for key in ("memory", "l2")}
-    found += [f"bytes of {key} is no number" for key, size in sizes.items() if not _is(size, _NUMBER)]
+    sizes = {f"{size} of {key}": data.get(key, {}).get(size) for key in ("memory", "l2") for size in ("bytes", "ecc")}
+    found += [f"{key} is no number" for key, size in sizes.items() if not _is(size, _NUMBER)]
     if data.get("l2") and not isinstance(data["l2"].get("source"), str):
         found.append("l2 has no source")
     for entry in (*data.get("peak", []), *data.get("bandwidth", []), *data.get("link", [])):

@@ -61,6 +61,8 @@ def unit_of(machine: Machine, dtype: str) -> str:
 
 FAMILIES = (("9.0",), ("10.0", "10.3"), ("8.0",), ("8.6", "8.7", "8.9"), ("12.0", "12.1"), ("7.5",), ("7.0",), ("6.0",))
 """Compute capabilities whose chips have the same tensor instructions and much the same kernels of libraries."""
+WITHOUT_WAITING = ("9.0", "10.0")
+"""Families whose tensor instructions read shared memory while a warp goes on (wgmma, tcgen05); others have mma."""
 
 
 def family_of(machine: Machine) -> str:

@@ -21,7 +21,7 @@ from ncu_launch.files.toml_tables import tomllib
 
 from ncu_tools.ceilings.machine_files import Machine, machines
 from ncu_tools.model.expected_time.corrections import size_of
-from ncu_tools.model.expected_time.hardware import family_of, hardware_of, types, unit_of
+from ncu_tools.model.expected_time.hardware import WITHOUT_WAITING, family_of, hardware_of, types, unit_of
 from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.physics import Floats
 
@@ -95,7 +95,7 @@ class Learnt:
         for one in own:
             if one.machine == machine.id:
                 return Basis(MEASURED, MEASURED, one.logs, one.corrections, one.spread)
-        return _within_power(self._of_others(kind, machine, own), kind, machine, dtype)
+        return _within_power(self._of_others(kind, machine, own, dtype), kind, machine, dtype)
 
     def deviations(self, kind: str, dtype: str) -> Floats:
         """How much the logarithm of each number differs among machines; 1 where fewer than two are known."""
@@ -104,7 +104,7 @@ class Learnt:
             logs = [one.logs for one in self.entries if (one.kind, one.dtype) == (kind, "bf16")]
         return np.std(logs, axis=0) if len(logs) > 1 else np.ones(len(KINDS[kind].physics.numbers))
 
-    def _of_others(self, kind: str, machine: Machine, entries: Sequence[LearntEntry]) -> Basis:
+    def _of_others(self, kind: str, machine: Machine, entries: Sequence[LearntEntry], dtype: str) -> Basis:
         families: dict[str, list[LearntEntry]] = {}
         for one in entries:
             families.setdefault(family_of(machines()[one.machine]), []).append(one)
@@ -114,9 +114,8 @@ class Learnt:
         who = ", ".join(sorted({one.machine for group in groups for one in group}))
         nearest = [one for one in kin if machines()[one.machine].chip == machine.chip]
         chosen = [nearest] if nearest else groups
-        dtype = entries[0].dtype.partition(",")[0]
         logs = np.average(
-            [np.mean([one.logs for one in group], axis=0) for group in chosen], axis=0,
+            [np.mean([_on_board(machine, one, dtype) for one in group], axis=0) for group in chosen], axis=0,
             weights=[_alike(machine, group, dtype) for group in chosen],
         )  # fmt: skip
         if kind == "model":
@@ -161,12 +160,43 @@ def _within_power(basis: Basis, kind: str, machine: Machine, dtype: str) -> Basi
     return replace(basis, logs=logs)
 
 
+MOST_OF_PEAK = 0.9
+"""No more of a peak is expected, however much power a board has for it."""
+SAME_CLOCK = 0.15
+"""Boards of one chip whose clocks should differ by a smaller logarithm keep their share: data sheets round power."""
+
+
+def _on_board(machine: Machine, one: LearntEntry, dtype: str) -> Floats:
+    """The numbers of an entry as they are on another board, which has its own power for a FLOP and its own check bits.
+
+    Power goes with the cube of the clock, as voltage goes with the clock too.
+    """
+    other, names, logs = machines()[one.machine], list(KINDS[one.kind].physics.numbers), one.logs.copy()
+    if "dram" in names:
+        logs[names.index("dram")] += np.log((1 - machine.ecc) / (1 - other.ecc))
+    mine, its = hardware_of(machine, dtype), hardware_of(other, dtype)
+    if "peak" not in names or isinstance(mine, str) or isinstance(its, str):
+        return logs
+    if machine.power_w is not None and other.power_w is not None:
+        faster = np.log(machine.power_w / mine.flops / (other.power_w / its.flops)) / 3
+        place = names.index("peak")
+        if other.chip != machine.chip or abs(faster) > SAME_CLOCK:
+            logs[place] = min(logs[place] + faster, max(logs[place], np.log(MOST_OF_PEAK)))
+    return logs
+
+
 FAR = 0.7
 """Distance of GPUs, in logarithms of the peak of an SM and of bytes by FLOP, from which a family hardly counts."""
 
 
+OTHER_INSTRUCTIONS = 1 / 3
+"""What a family with other tensor instructions counts by, where these decide, which they do not in generation."""
+
+
 def _alike(machine: Machine, family: Sequence[LearntEntry], dtype: str) -> float:
-    """How much a family counts for a GPU that is not of it: less the more its SMs and their bandwidth differ."""
+    """How much a family counts for a GPU that is not of it: less the more its SMs and their bandwidth differ, and their
+    instructions.
+    """
     own = hardware_of(machine, dtype)
     others = [hardware_of(machines()[one.machine], dtype) for one in family]
     found = [
@@ -174,7 +204,9 @@ def _alike(machine: Machine, family: Sequence[LearntEntry], dtype: str) -> float
         + np.log((other.dram / other.flops) / (own.dram / own.flops)) ** 2
         for other in others if not isinstance(other, str) and not isinstance(own, str)
     ]  # fmt: skip
-    return 1.0 if not found else float((1 + np.mean(found) / FAR**2) ** -2)
+    families = {family_of(machine), family_of(machines()[family[0].machine])}
+    unlike = len(families.intersection(WITHOUT_WAITING)) == 1 and family[0].kind != "attention_generation"
+    return (OTHER_INSTRUCTIONS if unlike else 1.0) * (1.0 if not found else float((1 + np.mean(found) / FAR**2) ** -2))
 
 
 def shipped() -> Learnt:

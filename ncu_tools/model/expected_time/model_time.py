@@ -16,13 +16,14 @@ from ncu_tools.model.expected_time.hardware import Hardware
 from ncu_tools.model.expected_time.physics import Floats, PhysicalNumber, Physics, Work
 
 NUMBERS = {
-    "products": PhysicalNumber(1.0, 0.7, 4, "time of matrix products by that of the physics of GEMMs"),
+    "products": PhysicalNumber(1.0, 0.9, 4, "time of matrix products by that of the physics of GEMMs"),
     "pointwise": PhysicalNumber(1.0, 0.3, 8, "time of 1 x 1 convolutions by that of the products that they are"),
     "convolutions": PhysicalNumber(1.0, 0.3, 8, "time of other convolutions by that of the products that they are"),
     "grouped": PhysicalNumber(2.0, 0.1, 30, "time of grouped convolutions by that of their bytes"),
     "taps": PhysicalNumber(2.0, 0.02, 60, "time of grouped convolutions by that of their FLOPs on CUDA cores"),
     "attention": PhysicalNumber(2.0, 0.7, 20, "time of attention by its roof"),
-    "normalising": PhysicalNumber(1.1, 0.1, 10, "time of normalisations and softmax by that of their bytes"),
+    "normalising": PhysicalNumber(1.1, 0.1, 10, "time of normalisations by that of their bytes"),
+    "rows": PhysicalNumber(1.5, 0.1, 20, "time of layer norms and softmax, which autocast computes in FP32, likewise"),
     "moving": PhysicalNumber(1.1, 0.1, 6, "time of all else by that of its bytes"),
     "operator_us": PhysicalNumber(1.5, 0.1, 20, "us on the GPU for each operator"),
     "host_us": PhysicalNumber(15, 1, 150, "us of the host for each operator"),

@@ -19,7 +19,8 @@ from ncu_tools.model.expected_time.model_time import GROUPS
 from ncu_tools.model.expected_time.operator_shapes import Product, product_of, shapes_in
 from ncu_tools.model.expected_time.physics import Floats
 
-NORMALISING = re.compile("norm|softmax")
+NORMALISING, OF_ROWS = re.compile("norm"), re.compile("layer_norm|softmax")
+MOVED = ("moving", "normalising", "rows")
 ATTENTION = "scaled_dot_product_attention"
 TAKEN_APART, PRODUCTS = "_safe_softmax", ("bmm", "matmul")
 """What PyTorch makes of attention with a mask where no GPU is there, and its products."""
@@ -45,7 +46,7 @@ class ModelOperator(NamedTuple):
             return "attention"
         product = self.product
         if product is None:
-            return "normalising" if NORMALISING.search(self.name) else "moving"
+            return "rows" if OF_ROWS.search(self.name) else "normalising" if NORMALISING.search(self.name) else "moving"
         if not product.is_convolution:
             return "products"
         if product.number > 1 and product.n < FEW_CHANNELS:
@@ -101,10 +102,10 @@ def _size(operator: ModelOperator) -> int:
 def fused(operators: Sequence[ModelOperator]) -> list[ModelOperator]:
     """Operators as torch.compile runs them: neighbours that only move data are one kernel, of the most bytes of any."""
     found: list[ModelOperator] = []
-    for moves, some in groupby(operators, lambda one: one.group in ("moving", "normalising")):
+    for moves, some in groupby(operators, lambda one: one.group in MOVED):
         neighbours = list(some)
         if moves:
-            names = [one.name for one in neighbours if one.group == "normalising"]
+            names = [one.name for one in neighbours if one.group != "moving"]
             name = names[0] if names else neighbours[0].name
             neighbours = [ModelOperator(name, None, 0.0, max(one.moved for one in neighbours))]
         found += neighbours
@@ -137,7 +138,7 @@ def model_work(
     peak = hardware_of(machine, dtype)
     for one in operators:
         group = one.group
-        if group in ("grouped", "moving", "normalising", "attention") and not isinstance(peak, str):
+        if group in (*MOVED, "grouped", "attention") and not isinstance(peak, str):
             moving = one.moved / machine.rates[DRAM].value * 1e6
             sums[group] += max(moving, one.flops / peak.flops) if group == "attention" else moving
             if group == "grouped" and "fp32" in machine.rates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 import ncu_tools
-from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.ceilings.machine_files import Machine, find_machine
 from ncu_tools.model.expected_time.expected_times import ExpectedTimes, expected_times
 from ncu_tools.model.expected_time.learnt_times import (
     FAMILIES,
@@ -107,6 +108,15 @@ class TestTimes:
         assert found.bound.tolist() == ["launch", "DRAM", "tensor BF16"]
 
 
+def basis_of(machine: Machine, shares: dict[str, float]) -> Any:
+    """The logarithms of the numbers of products on a machine, from those of others with all numbers at a share."""
+    count = len(shipped().entries[0].logs)
+    known = [
+        LearntEntry("gemm", name, "bf16", 9, np.full(count, np.log(one)), None, ()) for name, one in shares.items()
+    ]
+    return Learnt(tuple(known)).basis("gemm", machine, "bf16").logs
+
+
 class TestTheBasis:
     def test_is_measured_where_the_gpu_and_type_were(self) -> None:
         assert times_of("h200", m=[64]).basis[0] == MEASURED
@@ -122,6 +132,27 @@ class TestTheBasis:
 
     def test_is_all_other_families_of_a_gpu_without_kin(self) -> None:
         assert times_of("v100-sxm2-16gb", dtype=["fp16"]).basis[0] == "GPUs of other families"
+
+    @pytest.mark.parametrize(
+        ("chip", "factor", "share"),
+        [("AD104", 1, 0.4), ("AD104", 8, 0.8), ("AD104", 64, 0.9), ("AD102", 1.4, 0.4), ("AD102", 8, 0.8)],
+    )
+    def test_reaches_more_of_its_peak_the_more_power_a_board_has_for_a_flop(
+        self, chip: str, factor: float, share: float
+    ) -> None:
+        l40s = find_machine("l40s")
+        other = replace(l40s, id="other", chip=chip, power_w=factor * (l40s.power_w or 0))
+        assert np.exp(basis_of(other, {"l40s": 0.4})[0]) == pytest.approx(share)
+
+    def test_reaches_more_of_its_bandwidth_without_check_bits_in_memory(self) -> None:
+        other = replace(find_machine("l40s"), id="other", ecc=0.0)
+        assert np.exp(basis_of(other, {"l40s": 0.4})[1]) == pytest.approx(0.4 * 16 / 15)
+
+    def test_leans_on_families_with_the_same_tensor_instructions(self) -> None:
+        known = {"b200": 0.8, "a100-sxm4-80gb": 0.2}
+        boards = [replace(find_machine("h100-sxm"), id="other", compute_capability=of) for of in ("9.0", "7.0")]
+        hopper, volta = (np.exp(basis_of(board, known)[0]) for board in boards)
+        assert volta < hopper - 0.1
 
     def test_of_a_type_that_nobody_measured_is_physics_alone(self) -> None:
         assert times_of(dtype=["tf32"]).basis[0] == "physics alone, no times of tf32 are known"
