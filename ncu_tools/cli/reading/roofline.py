@@ -294,19 +294,17 @@ def _show_with_roofs(table: Table, result: Roofline, output_format: str) -> None
     listed = [*result.ceilings, *result.undrawn, *result.others]
     left_out = len(result.others) if len(listed) > MANY_ROOFS else 0
     roofs = _bare_table(replace(result, known=listed[: len(listed) - left_out], notes=[]), [], output_format)
+    if not roofs.rows:
+        show(table, output_format)
+        return
     notes, table.notes = table.notes, []
     if left_out:
         more = counted(left_out, "more roof bounds", "more roofs bound")
-        notes = [
-            *notes,
-            Note(f"{more} nothing here; --format json lists them", NoteKind.MORE, "roofs"),
-        ]
+        notes = [*notes, Note(f"{more} nothing here; --format json lists them", NoteKind.MORE, "roofs")]
     show(table, output_format)
-    if roofs.rows:
-        click.echo()
+    click.echo()
     roofs.notes = notes
-    if roofs.rows or notes:
-        show(roofs, output_format)
+    show(roofs, output_format)
 
 
 def _heads(

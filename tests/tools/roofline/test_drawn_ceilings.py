@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import WrongUsage
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED, MEASURED_QUICKLY, PROFILED_CLOCK, Ceiling
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, merged, ridge_points
@@ -17,6 +20,7 @@ from ncu_tools.roofline.mark_area import MOST, MOST_OF_SEVERAL, OF_ALL_TIME, SMA
 from ncu_tools.roofline.roofline import Roofline, roofline
 from ncu_tools.roofline.scene import ALL
 from ncu_tools.roofline.views import Look
+from tests.support.called_here import called_here
 from tests.support.launches import launch, sass, table
 
 
@@ -101,12 +105,23 @@ class TestNotesOnLevels:
         assert on_missing_ceilings(["dram"], [roof], {"A100": "8.0"}, [table(launch(dram=100.0))]) == []
 
     def test_operators_of_a_cpu_are_not_told_to_ask_ncu(self) -> None:
-        operators = table(launch("aten::mm", ns=1e5, dram=100.0, metrics=sass(ffma=1), capability=None))
-        for name, value in (("source", "operators"), ("device_name", "Xeon")):
-            place = operators.column_names.index(name)
-            operators = operators.set_column(place, name, pa.array([value]))
-        notes = roofline({"run": operators}, look=Look(levels=("dram", "l2"))).notes
+        notes = roofline({"run": operators_of_a_cpu()}, look=Look(levels=("dram", "l2"))).notes
         assert not any("ncu for" in note for note in notes)
+
+    def test_no_table_of_roofs_is_shown_where_none_is_known(self, tmp_path: Path) -> None:
+        known = {"schema_version": SCHEMA_VERSION, "reports": []}
+        write_table(with_metadata(operators_of_a_cpu(), known), tmp_path / "run.parquet")
+        shown = called_here("roofline", "run.parquet", cwd=tmp_path)
+        assert "aten::mm" in shown.out.splitlines()[-1]
+        assert "no ceilings are known for Xeon" in shown.err
+
+
+def operators_of_a_cpu() -> pa.Table:
+    """An operator that was timed on a CPU without known ceilings."""
+    made = table(launch("aten::mm", ns=1e5, dram=100.0, metrics=sass(ffma=1), capability=None))
+    for name, value in (("source", "operators"), ("device_name", "Xeon")):
+        made = made.set_column(made.column_names.index(name), name, pa.array([value]))
+    return made
 
 
 class TestAreasOfMarkers:
