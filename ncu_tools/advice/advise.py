@@ -28,6 +28,7 @@ from ncu_tools.advice.situation.model import (
 )
 from ncu_tools.advice.situation.utilisation import resources
 from ncu_tools.kernels.names.kernel_ids import kernel_id
+from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
 from ncu_tools.numbers.number_format import percent
 
 AT_A_ROOF, NOT_COLLECTED, PREPARES, WAITS, NOTHING = (
@@ -248,7 +249,8 @@ def roles() -> Mapping[str, Mapping[str, Any]]:
 
 
 def role_of(name: str) -> str:
-    """The kind of a kernel that gets no levers; "" for all others."""
+    """The kind of a kernel that gets no levers, by its name without parameters; "" for all others."""
+    name = drop_parameters(name)
     for role, told in roles().items():
         if any(re.search(pattern, name) for pattern in told["patterns"]):
             return role

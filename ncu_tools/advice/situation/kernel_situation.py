@@ -32,6 +32,8 @@ FROM_LIBRARIES = re.compile(
 
 ON_IN_A_TREE = 0.8
 """Of the threads of a warp, those that work in a tree of sums at most: half of them drop out at each of its steps."""
+LEAST_OF_A_PRODUCT = 96.0
+"""Instructions of a warp in a product at least: two loads and a multiply-add for each of 32 pairs."""
 DRIVERS_SHARED_MEMORY = 1100.0
 """Bytes of shared memory that the driver takes for each block at most: 1 KiB."""
 LEAST_LOADS = 0.01
@@ -222,7 +224,7 @@ class Situation:
             return (ratio if is_spread else 1.0), PASSES_OF_L1
         sm = self.kernel.busy.get("sm", NAN)
         if math.isnan(requests) and passes > 0.3 and sm > 0 and "issue" not in self.kernel.busy:
-            ratio = passes / (sm / 2)  # at least: the SM is as busy as the pipe that sends requests, or busier
+            ratio = 2 * passes / sm  # at least: the SM is as busy as the pipe that sends requests, or busier
             if not self.uses_shared_memory and ratio > 2 * constants()["coalesce"]["passes_per_request"]:
                 return ratio, ("l1", "sm")
         return NAN, ()
@@ -231,7 +233,7 @@ class Situation:
     def passes_per_request(self) -> float:
         """Passes over L1 and shared memory for a request of a warp, of which two are a cycle; NaN if unknown."""
         wavefronts, requests = self.get("wavefronts_busy"), self.get("requests_busy")
-        return wavefronts / (requests / 2) if wavefronts > 0 and requests > 0 else NAN
+        return 2 * wavefronts / requests if wavefronts > 0 and requests > 0 else NAN
 
     @cached_property
     def access_width(self) -> tuple[float, bool]:
@@ -360,6 +362,8 @@ class Situation:
             return False
         if self.loads_per_fma < LEAST_LOADS:
             return False
+        if self.busy("alu") > self.busy("fma") or self.instructions_of_a_warp < LEAST_OF_A_PRODUCT:
+            return False
         if math.isnan(self.busy("lsu")) and self.is_bound_by_accesses:
             return True
         if not math.isnan(self.fma_share):
@@ -367,6 +371,14 @@ class Situation:
         return self.busy("fma") > 0.05 and (
             self.busy("lsu") > 0.3 or (self.busy("fma") > 0.2 and self.busy("l1") > 0.3)
         )
+
+    @cached_property
+    def instructions_of_a_warp(self) -> float:
+        """Instructions that a warp executes, counted or by issue slots; NaN if unknown."""
+        warps = self.get("blocks") * math.ceil(self.threads / WARP) if self.threads > 0 else NAN
+        counted, schedulers = self.get("instructions"), 4 * self.get("sm_count")
+        executed = self.busy("issue") * schedulers * self.get("cycles") if math.isnan(counted) else counted
+        return executed / warps if warps > 0 else NAN
 
     @cached_property
     def is_in_libraries(self) -> bool:

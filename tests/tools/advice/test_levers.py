@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ncu_tools.advice.advise import KernelAdvice, LeverAdvice, advice_on, advise
+from ncu_tools.advice.advise import KernelAdvice, LeverAdvice, advice_on, advise, role_of
 from ncu_tools.advice.levers.all_levers import LEVERS, lever_texts
 from ncu_tools.advice.situation.code_facts import CodeFacts
 from ncu_tools.advice.situation.measured import MeasuredKernel
@@ -383,6 +383,23 @@ def test_integer_divisions_are_instructions_that_can_go() -> None:
     found = lever(advice_on(kernel, divides), "fewer-instructions")
     assert found is not None
     assert "of integer divisions and remainders" in [one.quantity for one in found.evidence]
+
+
+def test_what_a_kernel_is_follows_from_its_name_and_not_from_what_it_takes() -> None:
+    assert role_of("monte_carlo(float *, curandStateXORWOW *, int)") == ""
+    for name in ("generate_seed_pseudo<rng_config<curandStateXORWOW>>(int)", "initRNG(curandStateXORWOW *, int)"):
+        assert role_of(name) == "prepares inputs"
+
+
+def test_a_kernel_of_more_integers_than_multiply_adds_or_of_few_instructions_is_no_product() -> None:
+    def saved(alu: float, instructions: float) -> float:
+        counted = {"instructions": instructions, "blocks": 1000.0}
+        busy = {"lsu": 0.8, "l1": 0.6, "fma": 0.3, "alu": alu, "dram": 0.1}
+        return saved_by("tile-registers", measured("kernel", busy=busy, **counted))
+
+    many, few = 8000.0 * 500, 8000.0 * 40  # of a warp, of which a block has 8
+    assert saved(0.1, many) > 0.3
+    assert saved(0.5, many) == saved(0.1, few) == 0
 
 
 # ------------------------------------------------------------------------------------------------------ real reports
