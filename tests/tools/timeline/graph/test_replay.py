@@ -35,12 +35,13 @@ def recordings(draw: st.DrawFn, kernels: Sequence[str] = ("a", "b")) -> Activity
             number = len(calls)
             calls.append(Call(at, at + lasts, name, number, thread=thread))
             for _ in range(draw(st.integers(0, 2)) if name in ("cudaLaunchKernel", "cudaMemcpyAsync") else 0):
-                start = at + draw(st.integers(-5_000, 200_000))
+                start, runs = at + draw(st.integers(-5_000, 200_000)), draw(st.integers(0, 400_000))
+                device, stream = draw(st.integers(0, 1)), draw(st.integers(1, 3))
                 kind = activity.MEMCPY if name == "cudaMemcpyAsync" else activity.KERNEL
                 operations.append(
-                    Operation(start, start + draw(st.integers(0, 400_000)), draw(st.sampled_from(kernels)),
-                              draw(st.sampled_from([number, number, None])), stream=draw(st.integers(1, 3)),
-                              device=draw(st.integers(0, 1)), kind=kind, direction=activity.DEVICE_TO_HOST,
+                    Operation(start, start + runs, draw(st.sampled_from(kernels)),
+                              draw(st.sampled_from([number, number, None])), stream=stream,
+                              device=device, kind=kind, direction=activity.DEVICE_TO_HOST,
                               source_memory=activity.PAGEABLE)
                 )  # fmt: skip
             at += lasts + draw(st.sampled_from([0, 1_000, 50_000, 400_000]))
@@ -107,8 +108,8 @@ def test_every_node_is_replayed_once_behind_what_it_waits_for(found: Activity) -
     assert done.all()
 
 
-def plain_path(graph: StepGraph, found: Activity, time: Numbers, lag: Numbers) -> CriticalPath:
-    """The critical path, one node after the other: each by the last of the ways that it waited for."""
+def plain_path(graph: StepGraph, found: Activity, time: Numbers, lag: Numbers) -> tuple[CriticalPath, list[Numbers]]:
+    """The critical path, one node after the other, each by the last way that it waited for; and each stretch's time."""
     kinds, work, waited = (
         dict.fromkeys(PATH_KINDS, 0.0),
         np.zeros(len(found.operations)),
@@ -116,6 +117,7 @@ def plain_path(graph: StepGraph, found: Activity, time: Numbers, lag: Numbers) -
     )
     ends = [time[one.behind - 1] + graph.work[one.behind - 1] for one in graph.chains]
     node, from_end, stretches = graph.chains[int(np.argmax(ends))].behind - 1, True, []
+    spent = list[Numbers]()
     while True:
         chain, row = graph.chains[graph.chain[node]], int(graph.row[node])
         reached, before = float(time[node] + (graph.work[node] if from_end else 0)), dict(kinds)
@@ -154,10 +156,11 @@ def plain_path(graph: StepGraph, found: Activity, time: Numbers, lag: Numbers) -
                 source = -1
                 break
             node, from_end, row = node - 1, True, int(graph.row[node - 1])
-        most = int(np.argmax([round(kinds[name] - before[name], 3) for name in PATH_KINDS]))
-        stretches.append(Stretch(int(graph.chain[node]), float(time[node]), reached, most))
+        spent.append(np.array([kinds[name] - before[name] for name in PATH_KINDS]))
+        stretches.append(Stretch(int(graph.chain[node]), float(time[node]), reached, int(spent[-1].argmax())))
         if source < 0:
-            return CriticalPath(np.array(list(kinds.values())), work, waited, tuple(reversed(stretches)))
+            by_kind = np.array(list(kinds.values()))
+            return CriticalPath(by_kind, work, waited, tuple(reversed(stretches))), spent[::-1]
         node, from_end = source, at_end
 
 
@@ -166,6 +169,14 @@ OF_EDGES = {
     "event": "launch and gaps", "stream order": "launch and gaps", "collective": "communication", "launch": "API calls",
 }  # fmt: skip
 """The kind of time on a path from each kind of edge."""
+
+
+@given(recordings())
+def test_the_critical_path_is_as_long_as_the_recording(found: Activity) -> None:
+    graph = step_graph(found)
+    path = critical_path(graph, found)
+    assert np.isclose(path.length_ns, replay(graph, [unchanged], lags=True).end[0], rtol=0, atol=0.01)
+    assert (path.by_kind >= -30_000).all()  # offsets of clocks may make a kind negative by as much
 
 
 @given(recordings(("a", COLLECTIVE)), st.integers(0, 7), st.booleans())
@@ -185,15 +196,14 @@ def test_the_critical_path_is_what_each_node_waited_for_from_the_end_on(
     graph = replace(graph, time=replay(graph, [unchanged], lags=True, keep_times=True).reached[0])
     reached = replay(graph, [unchanged], lags=False, keep_times=True).reached[0] if is_replayed else None
     time, lag = (graph.time, graph.lag) if reached is None else (reached, np.zeros(len(graph)))
-    path, plain = critical_path(graph, found, reached), plain_path(graph, found, time, lag)
+    path, (plain, spent) = critical_path(graph, found, reached), plain_path(graph, found, time, lag)
     assert np.allclose(path.by_kind, plain.by_kind, rtol=0, atol=0.01)
     assert np.allclose(path.work, plain.work, rtol=0, atol=0.01)
     assert np.allclose(path.waited, plain.waited, rtol=0, atol=0.01)
-    assert [(one.chain, one.kind) for one in path.stretches] == [(one.chain, one.kind) for one in plain.stretches]
-    for ours, theirs in zip(path.stretches, plain.stretches, strict=True):
+    for ours, theirs, each in zip(path.stretches, plain.stretches, spent, strict=True):
+        assert ours.chain == theirs.chain
+        assert each[ours.kind] >= each.max() - 0.01
         assert (ours.start_ns, ours.end_ns) == pytest.approx((theirs.start_ns, theirs.end_ns), abs=0.01)
-    assert np.isclose(path.length_ns, replay(graph, [unchanged], lags=not is_replayed).end[0], rtol=0, atol=0.01)
-    assert (path.by_kind >= -30_000).all()  # offsets of clocks may make a kind negative by as much
 
 
 @given(recordings())

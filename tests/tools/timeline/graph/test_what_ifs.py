@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.timelines.activity import activity
@@ -92,6 +95,16 @@ class TestCriticalPath:
         assert path.by_kind[KERNELS] == 60 * US
         assert path.work.tolist() == [0, 60 * US]
         assert [one.chain for one in path.stretches] == [0, 1]
+
+    def test_stays_on_a_stream_whose_operations_wait_in_line(self) -> None:
+        found = recording(
+            [Operation(10 * US, 110 * US, "a", 1), Operation(111 * US, 211 * US, "b", 2)],
+            [Call(0, 3 * US, correlation=1), Call(60 * US, 63 * US, correlation=2)],
+        )
+        path = critical_path(step_graph(found), found)
+        assert path.work.tolist() == [100 * US, 100 * US]
+        assert path.share(KERNELS) == pytest.approx(200 / 211)
+        assert replace(path, by_kind=np.zeros(8)).share(KERNELS) == 0
 
     def test_counts_communication_apart(self) -> None:
         found = recording([Operation(0, 9 * US, "ncclKernel_AllReduce")])
