@@ -105,7 +105,7 @@ class TestResNet18:
         found = json.loads(capsys.readouterr().out)
         undrawn = {row["kernel"] for row in found["rows"] if not row["flops_per_s"]}
         assert undrawn == {"aten::ones_like"}
-        (note,) = [note for note in found["notes"] if "have no place" in note]
+        (note,) = [note for note in found["notes"] if "no place on the plot" in note]
         assert "% of the time); no FLOPs: aten::ones_like" in note
 
     def test_attributes_every_leaf_module_in_both_passes(self, step: tuple[Result, Path]) -> None:
