@@ -393,7 +393,7 @@ def test_what_a_kernel_is_follows_from_its_name_and_not_from_what_it_takes() -> 
 
 def test_a_kernel_of_more_integers_than_multiply_adds_or_of_few_instructions_is_no_product() -> None:
     def saved(alu: float, instructions: float) -> float:
-        counted = {"instructions": instructions, "blocks": 1000.0}
+        counted: dict[str, Any] = {"instructions": instructions, "blocks": 1000.0}
         busy = {"lsu": 0.8, "l1": 0.6, "fma": 0.3, "alu": alu, "dram": 0.1}
         return saved_by("tile-registers", measured("kernel", busy=busy, **counted))
 
