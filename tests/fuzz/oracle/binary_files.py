@@ -163,4 +163,5 @@ def fast(path: Path) -> Reading:
     lost_names = (
         METRICS if any("names of their metrics" in note for note in found.notes) and "damage" in found.notes[0] else ()
     )
-    return Reading(rows, has_losses, [*found.notes, *lost_names])
+    lost_numbers = ["launch_id"] if any("ends in damage" in note for note in found.notes) else []
+    return Reading(rows, has_losses, [*found.notes, *lost_names, *lost_numbers])

@@ -44,7 +44,7 @@ def slow(data: bytes) -> list[Row] | None:
 
 def _of_plane(plane: Value) -> Iterator[tuple[tuple[int, int], Row]]:
     said = list(fields(plane))
-    name = next((text(value) for number, value in said if number == 2), "")
+    name = next((text(value) for number, value in reversed(said) if number == 2), "")  # the last counts
     device = re.fullmatch(r"/device:GPU:(\d+)", name)
     names, stats = ({}, {}) if device is None else (_names(said, 4), _names(said, 5))
     for number, line in said if device is not None else ():
