@@ -49,7 +49,7 @@ BASES: dict[str, tuple[str, float]] = {
     **{name: ("ns", factor) for name, factor in TIMES.items()},
     **{f"{name}/{second}": ("byte/s", factor) for name, factor in BYTES.items() for second in ("s", "second")},
     **{f"{name}/block": ("byte/block", factor) for name, factor in BYTES.items()},
-    "hz": ("hz", 1.0), "Khz": ("hz", 1e3), "Mhz": ("hz", 1e6), "Ghz": ("hz", 1e9),
+    **{f"{prefix}{name}": ("hz", factor) for prefix, factor in (("", 1.0), ("K", 1e3), ("M", 1e6), ("G", 1e9)) for name in ("hz", "Hz")},
     "cycle/nsecond": ("hz", 1e9), "cycle/usecond": ("hz", 1e6), "cycle/second": ("hz", 1.0), "cycle/s": ("hz", 1.0),
     "Kinst": ("inst", 1e3), "Minst": ("inst", 1e6), "cycles": ("cycle", 1.0), "Kcycle": ("cycle", 1e3),
 }  # fmt: skip
@@ -321,7 +321,13 @@ def _value(text: str, unit: str, decimal: str) -> float | str | None:
     return value * BASES.get(unit.strip(), ("", 1.0))[1]
 
 
+APOSTROPHES = r"[+-]?\d{1,3}(?:['’]\d{2,3})*['’]\d{3}(?:[.,]\d*)?(?:[eE][+-]?\d+)?"
+"""Numbers of a Swiss locale: apostrophes group thousands."""
+
+
 def _number(text: str, decimal: str) -> float | None:
+    if re.fullmatch(APOSTROPHES, text):
+        text = re.sub("['’]", "", text)
     if not re.fullmatch(r"[+-]?[\d.,]*\d[\d.,]*([eE][+-]?\d+)?", text):
         return None
     mantissa = re.split("[eE]", text)[0].lstrip("+-")
