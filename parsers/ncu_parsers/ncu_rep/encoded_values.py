@@ -71,6 +71,7 @@ def _decode_whole(
         inside = at < sizes
         well_formed &= ~inside | ((parts >= 128) == (at < sizes - 1))
         found |= np.where(inside, (parts & np.uint8(127)).astype(np.uint64) << np.uint64(7 * at), np.uint64(0))
+    found[tags[places] == _SMALL] &= np.uint64(2**32 - 1)  # protobuf cuts a longer number to the field's 32 bits
     good = places[well_formed]
     result.whole[good] = found[well_formed]
     result.numbers[good] = result.whole[good]

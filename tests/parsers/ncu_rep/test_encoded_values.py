@@ -16,7 +16,7 @@ from tests.support.binary_reports import field, value
 
 wholes = st.integers(0, 2**64 - 1)
 singles = st.floats(width=32).map(lambda number: b"\x15" + struct.pack("<f", number))
-smalls = st.integers(0, 2**32 - 1).map(lambda number: field(4, number))
+smalls = st.integers(0, 2**64 - 1).map(lambda number: field(4, number))
 values = st.one_of(
     st.just(b""), wholes.map(value), st.floats().map(value), singles, smalls, st.text(max_size=200).map(value)
 )
