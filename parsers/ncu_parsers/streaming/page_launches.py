@@ -14,7 +14,7 @@ import numpy as np
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.report_data.cell_text import NumberFormat, unit
 from ncu_parsers.report_data.report import NAN_TEXTS, Metric, Reading, Report, metric_of, metric_of_label
-from ncu_parsers.schema.tables import Rule
+from ncu_parsers.schema.tables import Floats, Rule
 from ncu_parsers.streaming.cells.rows import MISSING, Integers, Mask, NotStreamed, Places, Rows, Texts, joined
 from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, Rules, best_reading
 from ncu_parsers.streaming.page_rows import (
@@ -86,7 +86,7 @@ def _launches_of_wide_rows(batch: RowBatch, report: Report) -> LaunchColumns:
         report.labels.setdefault(name, metric_of_label("", "", page.titles[at]))
         printed = page.units[at] if page.units else ""
         numbers, (base, factor) = rows.numbers[metric_title(place)], unit(printed)
-        column = metrics[name] = MetricColumn(numbers.values * factor if factor != 1 else numbers.values, base)
+        column = metrics[name] = MetricColumn(_scaled(numbers.values, factor) if factor != 1 else numbers.values, base)
         if np.isinf(column.values).any():
             raise NotStreamed("a number is beyond all that can be stored")
         if numbers.non_numeric:
@@ -101,6 +101,12 @@ def _launches_of_wide_rows(batch: RowBatch, report: Report) -> LaunchColumns:
     for name, column in metrics.items():
         problems.absent[name] += column.absent
     return columns
+
+
+def _scaled(values: Floats, factor: float | Floats) -> Floats:
+    """Values in base units; infinite where that is beyond all that can be stored, which the caller refuses."""
+    with np.errstate(over="ignore"):
+        return values * factor
 
 
 # ---------------------------------------------------------------------------------------------------------- long pages
@@ -246,7 +252,7 @@ class _Metrics:
     def columns(self) -> dict[str, MetricColumn]:
         """A column for each metric, in order of first appearance."""
         factors = np.array([unit(text).factor for text in self.units])
-        values = self.numbers.values * factors[self.unit_of]
+        values = _scaled(self.numbers.values, factors[self.unit_of])
         if np.isinf(values).any():
             raise NotStreamed("a number is beyond all that can be stored")
         place = self.metric * self.launches + self.launch

@@ -109,6 +109,7 @@ def test_ids_that_begin_anew_under_one_header_are_not_streamed() -> None:
         launches([metric(0, "a", "1.5") * 2])
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_number_beyond_all_that_a_double_holds_is_not_streamed() -> None:
     with pytest.raises(NotStreamed, match="beyond"):
         launches([metric(0, "a", "9" * 305 + ".5", "Gbyte")])
