@@ -333,7 +333,7 @@ def _absences(database: Database, account: _Account, devices: Devices) -> list[s
     elif not database.has_rows(nvtx.TABLE):
         notes.append(f"no {nvtx.TABLE} table or rows: no NVTX was recorded, so there are no phases and modules")
     if not devices.table:
-        unknown = "no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine NAME"
+        unknown = "no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine (estimate: --measured-on)"
         notes.append(Note(unknown, NoteKind.NOT_KNOWN, "ceilings"))
     return notes
 
