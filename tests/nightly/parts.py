@@ -46,8 +46,8 @@ FORMATS = (
 )  # fmt: skip
 """Formats of tests/fuzz/oracle."""
 
-CHUNK_OF_FORMAT = {"nsys-sqlite": 500, "parquet": 500, "operators": 500}
-"""Inputs of a chunk where some ten are compared per second; elsewhere 1,000."""
+COMPARED_AT_ONCE = 10_000
+"""Inputs of a chunk: of the minute or two that it takes, the parsers are imported in three seconds."""
 
 WRITERS = (
     "parse", "dataset", "page", "digest", "csv", "roofline", "history", "log", "learn", "join", "profile", "bench",
@@ -194,9 +194,9 @@ def parts() -> dict[str, list[Case]]:
             Case(f"mutated: {one}", INPUTS // sizes[one], _fuzzed(one, sizes[one]), _code_of(one), INPUTS)
             for one in targets
         ]
-    sizes = {one: CHUNK_OF_FORMAT.get(one, 1000) for one in FORMATS}
     found["values"] = [
-        Case(f"values: {one}", COMPARED // sizes[one], _compared(one, sizes[one]), READERS, COMPARED) for one in FORMATS
+        Case(f"values: {one}", COMPARED // COMPARED_AT_ONCE, _compared(one, COMPARED_AT_ONCE), READERS, COMPARED)
+        for one in FORMATS
     ]
     for part, place in _folders_of_tests():
         found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT)))
