@@ -92,7 +92,8 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "units": (
         ("parsers/ncu_parsers/report_data/cell_text.py",),
-        ("tests/parsers/report_data/test_units.py", "tests/parsers/ncu/test_every_dialect_reads_back.py"),
+        ("tests/parsers/report_data/test_units.py", "tests/parsers/report_data/test_csv_text.py",
+         "tests/parsers/ncu/test_every_dialect_reads_back.py"),
     ),
     "matching": (
         ("ncu_tools/kernels/matching/*_*.py",),

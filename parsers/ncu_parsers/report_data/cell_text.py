@@ -35,6 +35,9 @@ SCALED_WORDS = {
     "warp": "warp", "thread": "thread", "op": "op", "ops": "op",
 }  # fmt: skip
 
+KNOWN_BASES = {"ns", "block", "register", *SCALED_WORDS.values()}
+"""First words of base units that pages print."""
+
 COUNTED = {
     "",
     "byte",
@@ -80,8 +83,8 @@ def unit(text: str) -> Unit:
 
 
 def is_unit(text: str) -> bool:
-    """True for per cent and for units of time, bytes and cycles, alone or per another; false for names of counts."""
-    return text == "%" or unit(text) != Unit(text, 1.0) or text in SCALED_WORDS.values()
+    """True for per cent and units of time, bytes and counts, alone or per another; false for names of metrics."""
+    return text == "%" or unit(text).base.partition("/")[0] in KNOWN_BASES
 
 
 def _scaled_word(word: str) -> tuple[str, float]:

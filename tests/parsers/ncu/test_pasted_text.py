@@ -62,6 +62,21 @@ def test_rows_are_read_where_all_spaces_but_one_are_gone_too_if_their_unit_is_kn
     assert (values(unknown), unknown.skipped[kinds.BROKEN]) == (READ, 1)
 
 
+@pytest.mark.parametrize(
+    ("section", "row", "value"),
+    [
+        ("GPU Speed Of Light Throughput", "Duration ns 950", 950.0),
+        ("Compute Workload Analysis", "Executed Ipc Active inst/cycle 1.25", 1.25),
+        ("Launch Statistics", "Registers Per Thread register/thread 32", 32.0),
+        ("Occupancy", "Block Limit Registers block 8", 8.0),
+    ],
+)
+def test_a_row_with_single_spaces_is_read_in_base_units_too(
+    section: str, row: str, value: float, tmp_path: Path
+) -> None:
+    assert list(values(read(f"{KERNEL}    Section: {section}\n    {row}\n", tmp_path)).values()) == [value]
+
+
 def test_a_rule_and_lines_below_a_table_with_dashes_are_no_rows_of_that_kind(tmp_path: Path) -> None:
     found = values(read(KERNEL + FENCED + RULE + "    step 3          loss      0.25\n", tmp_path))
     assert list(found) == list(READ)[:2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.report_data.cell_text import NumberFormat, instances, unit, vote
+from ncu_parsers.report_data.cell_text import NumberFormat, instances, is_unit, unit, vote
 from ncu_parsers.schema.tables import ABSENT
 
 POINT, COMMA = NumberFormat("."), NumberFormat(",")
@@ -189,6 +189,17 @@ UNITS = [
 def test_a_unit_of_any_year_has_its_base_and_factor() -> None:
     for text, base, factor in UNITS:
         assert (text, *unit(text)) == (text, base, pytest.approx(factor))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("%", True), ("ns", True), ("Gbyte/s", True), ("Mhz", True), ("cycle", True), ("inst/cycle", True), ("", False),
+        ("Duration", False), ("block", True), ("warp", True), ("s", True), ("byte/s", True), ("register/thread", True),
+    ],
+)  # fmt: skip
+def test_units_that_pages_print_are_told_from_names(text: str, expected: bool) -> None:
+    assert is_unit(text) is expected
 
 
 def test_instances_behind_a_value_are_split_off() -> None:
