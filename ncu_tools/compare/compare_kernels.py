@@ -197,13 +197,13 @@ def compare(
 
 
 def ordered(kernels: list[ComparedKernel], by: str) -> list[ComparedKernel]:
-    """The kernels sorted by how much their time changed, or by the larger of their two times."""
+    """The kernels sorted by how much their time changed, then by the larger of their two times, or by that alone."""
 
-    def key(kernel: ComparedKernel) -> tuple[float, str]:
+    def key(kernel: ComparedKernel) -> tuple[float, float, str]:
         before, after = (0.0 if side is None else side.time_total_ns for side in (kernel.base, kernel.new))
         if before is None or after is None:
-            return 1.0, kernel.pair.kernel
-        return -(abs(after - before) if by == "change" else max(before, after)), kernel.pair.kernel
+            return 1.0, 0.0, kernel.pair.kernel
+        return -abs(after - before) if by == "change" else 0.0, -max(before, after), kernel.pair.kernel
 
     return sorted(kernels, key=key)
 

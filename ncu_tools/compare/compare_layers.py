@@ -105,7 +105,7 @@ def compare_layers(
             raise NcuBenchError(
                 f"No launch of the {name} knows its module.",
                 "Layers come from NVTX ranges or PyTorch operators of a model.",
-                "Profile a model target, or compare kernels: leave --layers out.",
+                "Profile a model target, or compare kernels: leave --by layer out.",
             )
     alike = _flops_are_alike(base, new)
     work = other_work_of_rows(base_run.work, new_run.work)
@@ -139,13 +139,13 @@ def compare_categories(
 
 
 def ordered(found: list[ComparedLayer], by: str) -> list[ComparedLayer]:
-    """The layers sorted by how much their time changed, or by the larger of their two times."""
+    """The layers sorted by how much their time changed, then by the larger of their two times, or by that alone."""
 
-    def key(layer: ComparedLayer) -> tuple[float, str, str]:
+    def key(layer: ComparedLayer) -> tuple[float, float, str, str]:
         before, after = layer.changes["time"].base, layer.changes["time"].new
         if before is None or after is None:
-            return 1.0, layer.module, layer.phase
-        return -(abs(after - before) if by == "change" else max(before, after)), layer.module, layer.phase
+            return 1.0, 0.0, layer.module, layer.phase
+        return -abs(after - before) if by == "change" else 0.0, -max(before, after), layer.module, layer.phase
 
     return sorted(found, key=key)
 

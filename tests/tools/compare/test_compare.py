@@ -278,6 +278,10 @@ class TestComparison:
         comparison = compared([one("a", 100), one("b", 5)], [one("a", 101), one("b", 15)])
         assert [kernel.pair.kernel for kernel in ordered(comparison.kernels, "time")] == ["a", "b"]
 
+    def test_of_kernels_that_changed_alike_the_longest_comes_first(self) -> None:
+        comparison = compared([one("a", 5), one("b", 100), one("c", 50)], [one("a", 5), one("b", 100), one("c", 51)])
+        assert [kernel.pair.kernel for kernel in comparison.kernels] == ["c", "b", "a"]
+
     def test_the_total_has_an_interval_where_every_kernel_has_a_scatter(self) -> None:
         total = compared(several("a", 10, 11) + several("b", 5, 6), several("a", 20, 21) + several("b", 5, 6)).total
         assert total.changes["time"].low is not None

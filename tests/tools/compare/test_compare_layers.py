@@ -84,8 +84,12 @@ class TestComparedLayers:
         base = ran("net.a.x", 1)
         assert {one.module for one in compared(base, base, depth=1).layers} == {"net", "net.a"}
 
-    def test_need_modules(self) -> None:
-        with pytest.raises(NcuBenchError, match="No launch of the new run knows its module"):
+    def test_that_changed_alike_come_by_their_time(self) -> None:
+        base = [*ran("net.a", 5), *ran("net.b", 100), *ran("net.c", 50)]
+        assert [one.module for one in compared(base, base).layers] == ["net", "net.b", "net.c", "net.a"]
+
+    def test_need_modules_and_the_error_names_the_option_that_asks_for_them(self) -> None:
+        with pytest.raises(NcuBenchError, match=r"No launch of the new run knows its module.*leave --by layer out"):
             compared(ran("net", 1), ran(None, 1))
 
 
