@@ -225,7 +225,7 @@ def _why_none(kernel: MeasuredKernel, roof: str) -> tuple[str, str]:
 
 
 def _best_two(kernel: MeasuredKernel, ranked: Sequence[LeverAdvice], known: str) -> Together | None:
-    """What the first two levers bring together; None without two."""
+    """What the first two levers bring together, in no case less than either alone; None without two."""
     best = ranked[:2]
     if len(best) < 2:
         return None
@@ -233,10 +233,8 @@ def _best_two(kernel: MeasuredKernel, ranked: Sequence[LeverAdvice], known: str)
     least, most = saving(kernel, effects_overlapping(*effects)), saving(kernel, effects_together(*effects))
     middle = (least.middle + most.middle) / 2
     saves = widened(SavedShare(min(least.low, middle), middle, max(most.high, middle)), known)
-    floor = max(one.saves.middle for one in best)
-    return Together(
-        (best[0].lever, best[1].lever), SavedShare(saves.low, max(saves.middle, floor), max(saves.high, floor))
-    )
+    alone = (max(shares) for shares in zip(*(one.saves for one in best), strict=True))
+    return Together((best[0].lever, best[1].lever), SavedShare(*(max(pair) for pair in zip(saves, alone, strict=True))))
 
 
 # ------------------------------------------------------------------------------------------------------------- roles
@@ -324,7 +322,7 @@ def _of_lever(lever: LeverAdvice, total_ns: float, run_ns: float) -> dict[str, A
         "saves_high_ns": high * total_ns,
         "share_of_run": middle * total_ns / run_ns if run_ns else None,
         "evidence": [asdict(each) for each in lever.evidence],
-        "remedy": told["remedy"],
+        "remedy": lever.pulled.remedy(told),
         "basis": lever.basis,
         "confidence": asdict(sure) if sure is not None else None,
         "limits_next": resources()[lever.limits_next]["title"] if lever.limits_next else None,

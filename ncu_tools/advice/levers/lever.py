@@ -25,7 +25,8 @@ class Pulled:
     """A lever that was looked at: its effect and the numbers it stands on.
 
     `nothing` says why it brings nothing, "" where it may. `uses_code` is True if instructions decided,
-    `is_guess` if nothing of what the lever acts on was collected.
+    `is_guess` if nothing of what the lever acts on was collected. `case` names the words that say what to do in this
+    case, `remedy_CASE` of `levers.toml`; "" for those of every case.
     """
 
     effect: Effect
@@ -33,6 +34,11 @@ class Pulled:
     nothing: str = ""
     uses_code: bool = False
     is_guess: bool = False
+    case: str = ""
+
+    def remedy(self, told: Mapping[str, Any]) -> str:
+        """What to do, by what `levers.toml` tells of the lever."""
+        return str(told[f"remedy_{self.case}" if self.case else "remedy"])
 
 
 Lever = Callable[[Situation], Pulled | None]

@@ -158,16 +158,19 @@ def occupancy(one: Situation) -> Pulled | None:
     most, registers = one.get("theoretical"), one.get("registers")
     if not most > 0:
         return None
+    limit = _what_limits_blocks(one)
     evidence = [
         one.evidence("warps that fit on an SM, of its slots", most, "fraction", "theoretical"),
-        one.evidence("registers of a thread", registers, "register", "registers"),
+        one.evidence("threads of a block", one.threads, "thread", "threads")
+        if limit == "block"
+        else one.evidence("registers of a thread", registers, "register", "registers"),
     ]
     evidence = [each for each in evidence if not math.isnan(each.value)]
     if most > facts["enough"]:
         return nothing("warps fill the SMs", *evidence)
     if one.blocks_per_sm < 1 or one.get("waves") < 1:
         if registers > facts["many_registers"]:
-            return Pulled(Effect({}, Left(*facts["fewer_registers"])), evidence)
+            return Pulled(Effect({}, Left(*facts["fewer_registers"])), evidence, case="registers")
         return nothing("the grid has no more warps than are on the SMs", *evidence)
     if one.bound > facts["busy_enough"]:
         return nothing(f"{one.bound_title} is busy for {percent(one.bound)} of the time all the same", *evidence)
@@ -175,9 +178,26 @@ def occupancy(one: Situation) -> Pulled | None:
     hidden = one.kernel.stalled(*HIDDEN_BY_WARPS)
     left = falls_by(min(1 / most, facts["most_gain"]), facts["waiting"])
     if math.isnan(hidden):
-        return Pulled(Effect(work, left), evidence)
+        return Pulled(Effect(work, left), evidence, case=limit)
     evidence.append(one.evidence("time that a warp waits for what other warps hide", hidden, "fraction", "stalls"))
-    return Pulled(Effect(work, waits_keep(hidden, left)), evidence)
+    return Pulled(Effect(work, waits_keep(hidden, left)), evidence, case=limit)
+
+
+def _what_limits_blocks(one: Situation) -> str:
+    """What alone allows the fewest blocks on an SM: "registers", "shared" memory, or the "block" by its own warps.
+
+    It is the block wherever its warps allow as few as anything else: neither of the others would make room then. ""
+    where two others allow equally few, or where something was not collected.
+    """
+    registers, shared = one.get("limit_registers"), one.get("limit_shared")
+    block = min(one.get("limit_warps"), one.get("limit_blocks", math.inf))
+    if math.isnan(registers + shared + block):
+        return ""
+    if block <= min(registers, shared):
+        return "block"
+    if registers == shared:
+        return ""
+    return "registers" if registers < shared else "shared"
 
 
 @lever("more-in-flight")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ncu_tools.advice.levers.all_levers import LEVERS
-from ncu_tools.advice.levers.lever import Pulled, falls_by, keeps, share, waits_keep
+from ncu_tools.advice.levers.lever import Pulled, falls_by, keeps, lever_texts, share, waits_keep
 from ncu_tools.advice.levers.parallelism import is_contended
 from ncu_tools.advice.situation.code_facts import CodeFacts
 from ncu_tools.advice.situation.constants import constants
@@ -514,6 +514,21 @@ class TestOccupancy:
             assert not is_pulled("occupancy", measured(theoretical=0.5, registers=many, **numbers))
         one = measured(theoretical=0.5, registers=200.0, waves=1.0, blocks_per_sm=1.0)
         assert pulled("occupancy", one).effect.work
+
+    @pytest.mark.parametrize(
+        ("limits", "case"),
+        [
+            ((4, 8, 8, 32), "registers"), ((8, 4, 8, 32), "shared"), ((4, 4, 8, 32), ""), ((4, 8, 1, 32), "block"),
+            ((4, 1, 1, 32), "block"), ((64, 64, 64, 32), "block"), ((4, 8, math.nan, 32), ""), ((math.nan, 8, 1, 32), ""),
+        ],
+    )  # fmt: skip
+    def test_is_raised_by_what_limits_the_blocks_of_an_sm(self, limits: tuple[float, ...], case: str) -> None:
+        names = ("limit_registers", "limit_shared", "limit_warps", "limit_blocks")
+        numbers = dict(zip(names, limits, strict=True))
+        found = pulled("occupancy", measured(theoretical=0.5, registers=16.0, **numbers))
+        assert found.case == case
+        assert values(found)[1] == (256 if case == "block" else 16)
+        assert ("__launch_bounds__" in found.remedy(lever_texts()["occupancy"])) == (case in ("registers", ""))
 
     def test_brings_nothing_where_warps_fill_the_sms_or_something_is_busy(self) -> None:
         enough, busy = self.FACTS["enough"], self.FACTS["busy_enough"]

@@ -218,6 +218,21 @@ def test_more_warps_hide_latency_but_not_a_pipe_that_is_full() -> None:
     assert saved(long_scoreboard=0.7, wait=0.1) > 3 * saved(math_pipe_throttle=0.4, not_selected=0.3, barrier=0.05)
 
 
+def test_two_levers_together_bring_no_less_than_either_alone() -> None:
+    busy = {"l1": 0.1, "sm": 0.02, "memory": 0.002} | dict.fromkeys(("fp64", "xu", "half", "tensor", "branch"), 0.0)
+    of_one_block = {"threads": 128.0, "blocks_per_sm": 0.0125}
+    short = replace(measured(busy=busy, time_ns=2410.0), numbers=of_one_block)
+    advised = [advice_on(short), *(advice_on(kernel, found_code) for kernel, found_code in SAVES.values())]
+    both = [(one.together.saves, one.that_keep_it[:2]) for one in advised if one.together is not None]
+    assert len(both) > len(SAVES) / 2
+    assert [
+        (saves, one.saves)
+        for saves, levers in both
+        for one in levers
+        if any(together < alone for together, alone in zip(saves, one.saves, strict=True))
+    ] == []
+
+
 def test_a_product_with_a_vector_has_no_use_for_tensor_cores_or_tiles() -> None:
     levers = {
         one.lever for one in advice_on(measured("gemv2T_kernel", busy={"dram": 0.2, "l1": 0.1, "sm": 0.2})).levers
