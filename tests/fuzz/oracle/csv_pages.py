@@ -254,14 +254,22 @@ def _table(data: bytes) -> tuple[list[str], list[list[str]]] | None:
         return None
     header_line = lines[starts[0]]
     delimiter = ";" if '";"' in header_line else ","
-    cells = [
-        next(csv.reader([line], delimiter=delimiter), []) for line in lines[starts[0] :] if line.count('"') % 2 == 0
-    ]
+    cells = [row for line in lines[starts[0] :] if (row := _cells(line, delimiter)) is not None]
     header = [title.strip() for title in cells[0]] if cells else []
     identity = [title for title in header if title in IDENTITY]
     if "ID" not in identity or len(set(identity)) < len(identity):
         return None
     return header, cells[1:]
+
+
+def _cells(line: str, delimiter: str) -> list[str] | None:
+    """The cells of a line; None if a quote is not closed, or the csv module refuses the line."""
+    if line.count('"') % 2:
+        return None
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return None
 
 
 def _fits(header: list[str], row: list[str]) -> bool:

@@ -132,6 +132,23 @@ class TestMetricsToAskFor:
         ]
 
     @pytest.mark.parametrize("definition", [TRAFFIC, NVIDIA])
+    def test_of_dram_are_one_counter_by_either_definition(self, definition: str) -> None:
+        assert byte_metrics("dram", definition) == ["dram__bytes.sum"]
+
+    def test_of_dram_follow_from_the_chips_of_the_runs(self) -> None:
+        of_jetson = byte_metrics("dram", TRAFFIC, [one_launch("8.7")])
+        assert of_jetson
+        assert not any(metric.startswith("dram__") for metric in of_jetson)
+        both = byte_metrics("dram", TRAFFIC, [one_launch("8.7"), one_launch("8.0")])
+        assert sorted(both) == sorted([*of_jetson, *byte_metrics("dram", TRAFFIC)])
+        assert byte_metrics("dram", TRAFFIC, [one_launch(None)]) == byte_metrics("dram", TRAFFIC)
+
+    def test_of_the_ceiling_of_memory_shared_with_the_cpu_are_those_of_the_board(self) -> None:
+        board = ["device__attribute_max_mem_frequency_khz", "device__attribute_global_memory_bus_width"]
+        assert ceiling_metrics("dram", "8.7") == board
+        assert board[0] not in [*ceiling_metrics("dram", "8.0"), *ceiling_metrics("l2", "8.7")]
+
+    @pytest.mark.parametrize("definition", [TRAFFIC, NVIDIA])
     def test_of_shared_memory_are_one_counter(self, definition: str) -> None:
         assert byte_metrics("shared", definition) == [f"{SHARED}.sum"]
 
