@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from benchmarks.numeric_core import CORE
 from tests.nightly.account import CODE, READERS, ROOT, Tried, commit_of_code
 
 FINDINGS = ROOT / "nightly-findings"
@@ -57,18 +58,12 @@ FAULT_CHUNKS = 5
 LOADED = r"(?m)^\| ([\d,]+) .* \| parse \|"
 """The line of `benchmarks.load` that says how many launches or reports were parsed."""
 
-MUTATED = (
-    "flops", "ceilings", "levels", "diagnosis", "intervals", "units", "matching", "gates", "history", "join", "sums",
-    "hotspots", "gaps", "verdicts", "bytes", "steps", "levers", "expected-time",
-)  # fmt: skip
-"""Parts of benchmarks/mutation."""
-
 
 @dataclass(frozen=True)
 class Case:
     """Something that is tried in `chunks` pieces, each by `run`, which gets the number of its piece and its seconds.
 
-    `code` are the folders whose next change makes all pieces wait again. `inputs` are those of all pieces; 0 if not known.
+    `code` are the folders and files whose next change makes all pieces wait again. `inputs` are those of all pieces; 0 if not known.
     """
 
     name: str
@@ -222,7 +217,8 @@ def parts() -> dict[str, list[Case]]:
             f"mistakes: {one}",
             5,
             _printed("-m", "benchmarks.mutation", one, "--sample", "40", "--seed", "CHUNK", count=scored),
+            files,
         )
-        for one in MUTATED
+        for one, (files, _) in CORE.items()
     ]
     return found
