@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.schema import tables
+from ncu_parsers.sources.sources import is_here
 
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.gaps import LongGap
@@ -34,7 +34,7 @@ MOST_LAUNCHES = 1_000_000
 def timeline_of(name: str, table: pa.Table) -> Timeline | None:
     """The timeline of the recording that a run's table of launches came from; None for other runs, and without one."""
     is_recorded = bool(TIMELINES & set(tables.words(table, "source")))
-    if not is_recorded or len(table) > MOST_LAUNCHES or not Path(name).exists():
+    if not is_recorded or len(table) > MOST_LAUNCHES or not is_here(name):
         return None
     try:
         return timeline(load_activity(name))
@@ -155,7 +155,10 @@ def range_words(name: str) -> str:
 
 
 def longest_waits(one: Headline, most: int) -> list[str]:
-    """The longest times that a GPU waited for the host, each with where the host was; of like ones the longest."""
+    """The longest times that a GPU waited for the host, each with where the host was; of like ones the longest.
+
+    A wait of a share of the step that is printed as 0.0 % is none.
+    """
     of_host = (*PARTS[HOST], *PARTS[LAUNCHES])
     found: dict[str, str] = {}
     for gap in longest_gaps_of(one):
@@ -163,5 +166,6 @@ def longest_waits(one: Headline, most: int) -> list[str]:
             place = _place(one, gap)
             where = f"{gap.cause}{f': {place}' if place else ''}{f', after {gap.after_wait}' if gap.after_wait else ''}"
             share = percent(gap.cause_ns / one.step.span_ns)
-            found.setdefault(where, f"{duration(gap.cause_ns)} ({share}) of {where}")
+            if share != percent(0):
+                found.setdefault(where, f"{duration(gap.cause_ns)} ({share}) of {where}")
     return list(found.values())[:most]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -272,8 +273,29 @@ def test_no_wait_for_the_host_is_one_for_something_else() -> None:
     assert longest_waits(headline(gpu), 1) == ["900 µs (7.5 %) of host code, after cudaStreamSynchronize"]
 
 
+def test_a_wait_of_no_share_that_can_be_printed_is_not_told() -> None:
+    operations = [Operation(0, MS, calls=1), Operation(MS + 1, 2 * MS, calls=2), Operation(4 * MS, 5 * MS, calls=3)]
+    calls = [Call(0, 9, correlation=1), Call(9, 18, correlation=2), Call(4 * MS - 10, 4 * MS - 1, correlation=3)]
+    (gpu,) = timeline(recording(operations, calls)).gpus
+    assert longest_waits(headline(gpu), 3) == ["2 ms (40.0 %) of host code"]
+
+
 def test_waits_alike_are_told_once_and_a_step_is_no_place() -> None:
     operations = [Operation(10 * MS * at + 8 * MS, 10 * MS * at + 9 * MS, calls=at) for at in range(5)]
     calls = [Call(10 * MS * at + 8 * MS - 1000, 10 * MS * at + 8 * MS - 500, correlation=at) for at in range(5)]
     found = timeline(recording(operations, calls, [Range(0, 50 * MS, "ProfilerStep#0", activity.ANNOTATION)]))
     assert longest_waits(headline(found.gpus[0]), 3) == ["8.999 ms (18.0 %) of host code"]
+
+
+def test_the_digest_of_a_recording_that_is_piped_in_has_its_steps_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = [kernel(0, 1, end=100), kernel(900, 2, end=1000)]
+    path = database(tmp_path / "trace.sqlite", {KERNELS: kernels}, ["gemm"])
+    named = called_here("report", "--format", "digest", str(path), cwd=tmp_path).out
+    with path.open("rb") as piped:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(piped))
+        told = called_here("report", "--format", "digest", "-", cwd=tmp_path).out
+    assert [line for line in told.splitlines() if line.startswith("- GPU 0")] == [
+        line for line in named.splitlines() if line.startswith("- GPU 0")
+    ] != []  # fmt: skip
