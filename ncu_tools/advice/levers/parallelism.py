@@ -125,11 +125,12 @@ def grid_size(one: Situation) -> Pulled | None:
         return Pulled(Effect(time=Left(*(min(1.0, max(shared, per_sm**exponent)) for exponent in exponents))), evidence)
     if 1 < waves < facts["few_waves"]:
         last = (math.ceil(waves) - waves) / math.ceil(waves)
-        evidence.append(one.evidence("waves", waves, "wave", "waves"))
+        evidence.insert(0, one.evidence("waves", waves, "wave", "waves"))
         return Pulled(Effect(time=Left(*(1 - last * part for part in facts["last_wave"]))), evidence)
     filled = one.threads_on_an_sm / one.threads_an_sm_holds
     if waves < 1 and 0 < filled < facts["filled"] and one.kernel.time_ns > facts["short_ns"]:
-        evidence.append(one.evidence("threads on an SM, of those it holds", filled, "fraction", "threads", "blocks"))
+        held = one.evidence("threads on an SM, of those it holds", filled, "fraction", "threads", "blocks")
+        evidence.insert(0, held)
         if not (one.bound > constants()["occupancy"]["busy_enough"] or is_contended(one)):
             return Pulled(Effect({}, falls_by(1 / filled, facts["split_little"])), evidence)
     if per_sm > 0:

@@ -453,7 +453,13 @@ class TestTheGrid:
     def test_of_few_waves_leaves_a_part_of_the_empty_slots_of_the_last(self, waves: float, last: float) -> None:
         found = pulled("grid-size", measured(busy={"fma": 0.9}, waves=waves))
         assert found.effect.time == pytest.approx([1 - last * one for one in self.FACTS["last_wave"]])
-        assert values(found) == [32, waves]
+        assert values(found) == [waves, 32]
+
+    def test_names_first_what_speaks_for_it_and_not_that_each_sm_has_blocks(self) -> None:
+        few = pulled(
+            "grid-size", measured(busy={"l1": 0.1}, threads=9.0, blocks_per_sm=5.0, waves=0.3, most_warps=32.0)
+        )
+        assert [one.quantity for one in few.evidence] == ["threads on an SM, of those it holds", "blocks for each SM"]
 
     def test_is_not_judged_where_the_sms_are_not_known(self) -> None:
         kernel = measured(busy={"dram": 0.09})
