@@ -118,6 +118,28 @@ def test_a_client_goes_from_the_folder_to_the_cause_of_a_kernel(root: Path) -> N
     ask(process(root), questions)
 
 
+def test_errors_name_files_as_tools_take_them_and_each_option_they_name_is_an_argument(
+    root: Path, commands_run_here: None
+) -> None:
+    for name in ("d01-wide-raw.csv", "d15-no-kernels.csv", "h100/gemms.csv"):
+        shutil.copy(SAMPLES / name, root)
+
+    async def questions(client: Client) -> None:
+        for tool in ("digest", "hotspots"):
+            told = await error(client, tool, run="d15-no-kernels.csv")
+            assert (": d15-no-kernels.csv holds no profile" in told, str(root) in told) == (True, False)
+        change = {"run": "gemms.csv", "against": "d01-wide-raw.csv"}
+        for tool, runs in (("digest", change), ("compare", {"base": "d01-wide-raw.csv", "new": "gemms.csv"})):
+            told = await error(client, tool, **runs)
+            assert ("gemms.csv is not compared with d01-wide-raw.csv" in told, "add --anyway" in told) == (True, True)
+            assert await answer(client, tool, **runs, anyway=True)
+        (row, *_) = (await answer(client, "hotspots", run="d04-long-metrics.csv", machine="a100-pcie-40gb"))["rows"]
+        assert row["bound"] is not None
+        assert "no machine called x" in await error(client, "digest", run="d02-long-rules.csv", machine="x")
+
+    ask_here(root, questions)
+
+
 def test_the_roofline_is_a_picture(root: Path) -> None:
     async def picture(client: Client) -> Any:
         return (await client.call_tool("roofline", {"run": "d04-long-metrics.csv"})).content[0]
