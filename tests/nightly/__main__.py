@@ -49,7 +49,7 @@ def listed() -> None:
 def waiting_chunks(case: Case, known: dict[str, Tried]) -> list[int]:
     """The chunks of a case that were not tried on its code as it is."""
     tried = known.get(case.name)
-    done = tried.chunks if tried is not None and tried.commit == account.commit_of_code(case.code) else []
+    done = tried.chunks if tried is not None and account.is_as_it_was(tried.commit, case.code) else []
     return [chunk for chunk in range(case.chunks) if chunk not in done]
 
 
@@ -79,7 +79,7 @@ def go_on(cases: list[Case], seconds: float, at_once: int) -> int:
                 commit = account.commit_of_code(case.code)
                 tried = replace(done.result(), commit=commit, day=date.today().isoformat())
                 known = account.load()
-                account.add(known, case.name, chunk, tried)
+                account.add(known, case.name, chunk, tried, case.code)
                 account.save(known)
                 found += tried.findings
                 print(f"{case.name} {chunk + 1}/{case.chunks}: {tried.inputs} inputs, {tried.findings} findings, "

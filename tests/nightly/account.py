@@ -13,8 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("account.json")
 READERS = ("launch", "parsers", "setup.py")
+NO_TIMELINES = (*READERS, ":(exclude)parsers/ncu_parsers/timelines", ":(exclude)parsers/ncu_parsers/launches")
 CODE = (*READERS, "ncu_tools")
-"""What decides whether earlier inputs were tried on the code as it is: all of it, or the readers alone."""
+"""What decides whether earlier inputs were tried on the code as it is: all of it, the readers, or those of reports alone."""
 
 
 @dataclass
@@ -41,9 +42,19 @@ def commit_of_code(code: tuple[str, ...] = CODE) -> str:
     return last + ("+" if _git("status", "--porcelain", "--", *code).strip() else "")
 
 
-def _git(*words: str) -> str:
+@cache
+def is_as_it_was(commit: str, code: tuple[str, ...]) -> bool:
+    """Whether no file of the code changed since a commit."""
+    if commit.endswith("+"):
+        return False
+    return not _git("diff", "--stat", commit, "--", *code, missing="a commit that is gone")
+
+
+def _git(*words: str, missing: str | None = None) -> str:
+    """What git prints, or `missing` where it fails."""
     command = [shutil.which("git") or "git", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=missing is None)
+    return done.stdout if done.returncode == 0 else str(missing)
 
 
 def load(file: Path = FILE) -> dict[str, Tried]:
@@ -61,10 +72,10 @@ def save(account: dict[str, Tried], file: Path = FILE) -> None:
     written.replace(file)
 
 
-def add(account: dict[str, Tried], case: str, chunk: int, found: Tried) -> None:
-    """Add a chunk that ended; chunks of an earlier commit are forgotten."""
+def add(account: dict[str, Tried], case: str, chunk: int, found: Tried, code: tuple[str, ...]) -> None:
+    """Add a chunk that ended; chunks of other code are forgotten."""
     known = account.get(case)
-    if known is None or known.commit != found.commit:
+    if known is None or not is_as_it_was(known.commit, code):
         account[case] = known = Tried(found.commit, read=None if found.read is None else 0)
     known.day, known.said = found.day, found.said or known.said
     known.inputs += found.inputs

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from benchmarks.numeric_core import CORE
-from tests.nightly.account import CODE, READERS, ROOT, Tried, commit_of_code
+from tests.nightly.account import CODE, NO_TIMELINES, READERS, ROOT, Tried, commit_of_code
 
 FINDINGS = ROOT / "nightly-findings"
 INPUTS = 1_000_000
@@ -46,6 +46,9 @@ FORMATS = (
     "rocprofv3", "xplane", "pftrace", "parquet", "operators", "points",
 )  # fmt: skip
 """Formats of tests/fuzz/oracle."""
+
+TRACES = ("nsys-sqlite", "kineto", "rocprofv3", "xplane", "pftrace")
+"""The formats of timelines."""
 
 COMPARED_AT_ONCE = 10_000
 """Inputs of a chunk: of the minute or two that it takes, the parsers are imported in three seconds."""
@@ -92,7 +95,13 @@ def _night(code: tuple[str, ...]) -> int:
 
 
 def _code_of(target: str) -> tuple[str, ...]:
-    return CODE if target in ANALYSED else READERS
+    if target in ANALYSED:
+        return CODE
+    return READERS if target in TARGETS["fuzz-timelines"] else NO_TIMELINES
+
+
+def _code_of_format(name: str) -> tuple[str, ...]:
+    return READERS if name in TRACES else NO_TIMELINES
 
 
 def _fuzzed(target: str, inputs: int) -> Callable[[int, float], Tried]:
@@ -114,7 +123,7 @@ def _fuzzed(target: str, inputs: int) -> Callable[[int, float], Tried]:
 
 def _compared(name: str, inputs: int) -> Callable[[int, float], Tried]:
     def run(chunk: int, seconds: float) -> Tried:
-        first = chunk * inputs + COMPARED * _night(READERS)
+        first = chunk * inputs + COMPARED * _night(_code_of_format(name))
         done = _called(
             seconds, "-m", "tests.fuzz.oracle", name, "--inputs", str(inputs), "--first", str(first), "--json"
         )
@@ -190,8 +199,8 @@ def parts() -> dict[str, list[Case]]:
             for one in targets
         ]
     found["values"] = [
-        Case(f"values: {one}", COMPARED // COMPARED_AT_ONCE, _compared(one, COMPARED_AT_ONCE), READERS, COMPARED)
-        for one in FORMATS
+        Case(f"values: {one}", COMPARED // COMPARED_AT_ONCE, _compared(one, COMPARED_AT_ONCE), code, COMPARED)
+        for one, code in ((one, _code_of_format(one)) for one in FORMATS)
     ]
     for part, place in _folders_of_tests():
         found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT)))

@@ -41,6 +41,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
             return Tried("", inputs=10, findings=findings, said=(says or {}).get(chunk, ""))
 
         monkeypatch.setattr(account, "commit_of_code", lambda code: commit)
+        monkeypatch.setattr(account, "is_as_it_was", lambda tried_on, code: tried_on == commit)
         nightly.go_on([Case("a case", 3, one)], seconds, 1)
         return tried
 
@@ -60,6 +61,13 @@ def test_a_chunk_that_the_clock_ended_is_tried_again_and_not_counted(runs: Runs)
 def test_another_commit_is_tried_anew(runs: Runs) -> None:
     assert (runs("abc"), runs("def")) == ([0, 1, 2], [0, 1, 2])
     assert (account.load()["a case"].commit, account.load()["a case"].inputs) == ("def", 30)
+
+
+def test_code_is_as_it_was_until_a_file_of_it_changes() -> None:
+    last = account.commit_of_code(("launch",)).rstrip("+")
+    assert account.is_as_it_was(last, ("README.md", ":(exclude)README.md")) is True
+    assert account.is_as_it_was("f" * 40, ("launch",)) is False
+    assert account.is_as_it_was(f"{last}+", ("launch",)) is False
 
 
 def test_no_chunk_begins_when_the_time_is_up(runs: Runs) -> None:
