@@ -186,6 +186,7 @@ def _folders_of_tests() -> Iterator[tuple[str, str]]:
         yield "tests-whole", str(path.relative_to(ROOT))
 
 
+CODE_OF_TESTS = {"tests-launch": ("launch", "tests/launch"), "tests-parsers": (*READERS, "tests/parsers")}
 AT_NIGHT = ("-m", "nightly or hypothesis", "--hypothesis-profile", "night")
 
 
@@ -203,7 +204,8 @@ def parts() -> dict[str, list[Case]]:
         for one, code in ((one, _code_of_format(one)) for one in FORMATS)
     ]
     for part, place in _folders_of_tests():
-        found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT)))
+        code = CODE_OF_TESTS.get(part, CODE)
+        found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT), code))
     kills = ("-m", "tests.support.faults", "--kills", "20", "--seed", "CHUNK")
     found["faults"] = [
         Case("killed at random moments", 10, _printed(*kills, count=r"(\d+) kills")),
