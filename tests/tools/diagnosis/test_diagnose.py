@@ -257,6 +257,12 @@ class TestTheSentence:
         hidden = Diagnosis(SM, [*(cause(f"c{number}") for number in range(3)), cause(AT_ITS_LIMIT)]).text
         assert hidden.endswith("c2; busiest is SM, at 42 %")
 
+    def test_has_a_bound_where_the_first_cause_is_not_the_limit_itself(self) -> None:
+        assert Diagnosis(SM, []).bound == Diagnosis(None, [cause("c")]).bound == ""
+        assert Diagnosis(SM, [cause(AT_ITS_LIMIT), cause("c")]).bound == ""
+        assert Diagnosis(SM, [cause("c")]).bound == "busiest is SM, at 42 %"
+        assert Diagnosis(SM, [cause("c"), cause(AT_ITS_LIMIT)]).bound == AT_ITS_LIMIT
+
     def test_says_that_nothing_explains_the_kernel_and_whether_something_was_not_collected(self) -> None:
         assert Diagnosis(SM, []).text == "no cause stands out: busiest is SM, at 42 %"
         assert Diagnosis(SM, [], collect=["x"]).text == (

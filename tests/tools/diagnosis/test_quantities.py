@@ -161,6 +161,11 @@ class TestAccesses:
         assert follows({"local": 0.1, "local_sectors": 0.3})["local_traffic"] == 0.3
         assert follows({"local": 0.1})["local_traffic"] == 0.1
 
+    def test_of_one_l2_slice_cost_what_it_is_busy_beyond_the_mean_one(self) -> None:
+        found = follows({"slice_busy": 0.8, "slice_mean": 0.2})
+        assert found["slice_uneven"] == pytest.approx(0.75)
+        assert found["slice_cost"] == pytest.approx(0.6)
+
 
 class TestStalls:
     def test_cost_the_share_of_the_longest_wait_and_at_most_the_empty_slots(self) -> None:
@@ -416,6 +421,12 @@ class TestCosts:
         assert self.of(rule(frees={"dram": "waste"}), **whole).left == pytest.approx(1 - 0.5)
         assert self.of(rule(frees={"sm": "waste"}), **whole).left == pytest.approx(1 - 0.95)
 
+    def test_of_waste_that_is_just_worth_naming_are_known_though_another_level_was_not_collected(self) -> None:
+        both = rule(frees={"sm": "waste", "dram": "waste"})
+        on_sm = [BusyResource("sm", "SM", 0.2, "m")]
+        assert cost(both, {"waste": 0.25, "idle": 0.0}, on_sm).own == 0.05
+        assert math.isnan(cost(both, {"waste": 0.24, "idle": 0.0}, on_sm).own)
+
     def test_of_unknown_waste_are_unknown_and_of_half_known_waste_the_larger(self) -> None:
         assert self.of(rule(frees={"dram": "waste"})).at_most is None
         found = self.of(rule(frees={"dram": "waste", "l2": "not known"}), waste=0.5)
@@ -497,3 +508,19 @@ class TestSums:
         assert found["tail"] == pytest.approx(0.5 / 3)
         few = quantities_of((1, {**many, "launch__grid_size": 5.0}))
         assert (few["waves"], few["empty_sms"], few["tail"]) == (0.05, 0.5, 0)
+
+    def test_of_grids_that_leave_sms_empty_are_those_of_such_launches_alone(self) -> None:
+        """Of 10 SMs, 4 and 8 blocks leave 6 and 2 empty; 10 blocks leave none, for half of the time."""
+        sms = {"device__attribute_multiprocessor_count": 10.0}
+        found = quantities_of(*((time, {**sms, "launch__grid_size": blocks}) for time, blocks in
+                                ((100, 4.0), (100, 8.0), (200, 10.0))))  # fmt: skip
+        assert (found["small"], found["blocks_of_small"], found["empty_of_small"]) == (0.5, 6, pytest.approx(0.4))
+        assert found["blocks_spread"] == 4  # the variance of 4 and 8
+        unknown = quantities_of((100, {"launch__grid_size": 4.0}))
+        assert all(math.isnan(unknown.get(name, math.nan)) for name in ("small", "blocks_of_small", "empty_of_small"))
+
+    def test_of_l2_slices_are_the_busy_time_of_the_busiest_and_of_the_mean_one(self) -> None:
+        cycles = {"lts__cycles_elapsed.max": 1000.0, "lts__cycles_active.max": 800.0, "lts__cycles_active.avg": 200.0}
+        found = quantities_of((100, cycles))
+        assert (found["slice_busy"], found["slice_mean"]) == (0.8, 0.2)
+        assert quantities_of((100, {**cycles, "lts__cycles_active.max": 1001.0}))["slice_busy"] == 1

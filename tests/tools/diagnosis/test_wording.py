@@ -201,6 +201,20 @@ class TestSentences:
         assert sentence("{top_stall_reason}; {inputs}", waits) == "asleep; fp16 (by the kernel's name)"
         assert sentence("[{top_stall_reason}]", {"stall barrier": math.nan}) == "[]"
 
+    @pytest.mark.parametrize(
+        ("stalls", "share", "words"),
+        [
+            ({"sleeping": 5.0, "barrier": 3.0}, 0.5, True), ({"sleeping": 5.0, "barrier": 2.9}, 0.5, False),
+            ({"sleeping": 5.0}, 0.5, False), ({"sleeping": 0.0, "barrier": 0.0}, 0.5, False),
+            ({"sleeping": 5.0, "barrier": 5.0}, math.nan, False),
+        ],
+    )  # fmt: skip
+    def test_name_a_second_wait_that_takes_three_tenths_of_the_time(
+        self, stalls: dict[str, float], share: float, words: bool
+    ) -> None:
+        known = {"top_stall_share": share, **{f"stall {reason}": value for reason, value in stalls.items()}}
+        assert ("30 %" in sentence("{second_stall}", known) or "barrier" in sentence("{second_stall}", known)) is words
+
     def test_of_every_rule_can_be_filled_with_its_quantities(self) -> None:
         names = {word for one in rules() for word in re.findall(r"{(\w+)", one.says + one.label)}
         values = SentenceValues(dict.fromkeys(names, 1.0), Inputs(), [])
