@@ -43,7 +43,7 @@ def pieces_of_path(found: StepAdvice) -> LanePieces:
 
 def _of_run(found: StepAdvice, shown: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "step": found.step, "steps": found.steps, "step_ns": found.step_ns, "length_ns": found.path.length_ns,
+        "step": found.step, "steps": found.steps, "step_ns": found.step_ns, "length_ns": _end_of_path(found),
         "gpu_alone_ns": found.gpu_alone_ns, "host_alone_ns": found.host_alone_ns, "path": path_rows(found),
         "lanes": _lanes(found), "levers": lever_rows(found)[:MOST_LEVERS], "what_ifs": what_ifs(found, shown),
         "notes": found.notes,
@@ -57,11 +57,16 @@ def _lanes(found: StepAdvice) -> list[dict[str, Any]]:
         chain: _pieces([one for one in found.path.stretches if one.chain == chain])
         for chain in sorted({one.chain for one in found.path.stretches})
     }
-    resolution = resolution_of(list(mine.values()), round(found.path.length_ns), MOST_STRETCHES)
+    resolution = resolution_of(list(mine.values()), round(_end_of_path(found)), MOST_STRETCHES)
     return [
         {"title": _title(chains[chain]), "boxes": [_box(box) for box in boxes_of(pieces, resolution)]}
         for chain, pieces in mine.items()
     ]
+
+
+def _end_of_path(found: StepAdvice) -> float:
+    """When the path ends, in ns since the graph's origin."""
+    return found.path.before_ns + found.path.length_ns
 
 
 def _box(box: LaneBox) -> list[int]:

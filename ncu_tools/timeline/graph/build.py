@@ -31,7 +31,7 @@ from ncu_tools.timeline.graph.step_graph import (
 )
 from ncu_tools.timeline.graph.stream_order import StreamOrder
 from ncu_tools.timeline.graph.stream_waits import StreamWaits
-from ncu_tools.timeline.graph.waits import CallWaits, call_waits
+from ncu_tools.timeline.graph.waits import CallWaits, call_waits, staged_copies
 from ncu_tools.timeline.intervals import grouped
 from ncu_tools.timeline.launch_links import launching_calls
 
@@ -58,7 +58,10 @@ def step_graph(
 
 @dataclass(frozen=True)
 class _Delays:
-    """What a recording's own launches take, by stream: from a call to an idle stream, and between queued operations.
+    """What a recording's own launches take, by operation: from a call to an idle stream, and between queued operations.
+
+    Of a copy that is staged on an idle stream the latency is the recorded one: the host stages the first part, in the
+    call.
 
     Of a call that took longer than `longest` the operation starts `from_end` behind its end, negative if before it;
     `longest` is the latency, or 0 on a GPU whose operations follow the ends of their calls more evenly than the begins.
@@ -195,9 +198,10 @@ class _Builder:
         behind, lasts = order.start - self.returned, self.returned - self.called
         ended[self.across_lanes[1]] = np.inf  # it waits for another lane, so it is neither queued here nor idle
         idle = ~np.isnan(self.called) & (self.called >= ended)
+        staged = staged_copies(self.activity.operations)[order.row]
         latency, longest, from_end, queued_gap = (np.zeros(len(order)) for _ in range(4))
         for mine in grouped(gpu[order.row]):
-            launched = mine[idle[mine]]
+            launched = mine[idle[mine] & ~staged[mine]]
             own = limits["latency_ns"]
             if len(launched):
                 own = np.quantile(delay[launched], limits["latency_quantile"], method="lower")
@@ -206,8 +210,12 @@ class _Builder:
             longest[mine] = 0.0 if by_end else own
             late = behind[launched[lasts[launched] > longest[launched]]]
             late = late[np.abs(late) <= limits["from_end_ns"]]
-            queued = gap[mine[np.isfinite(ended[mine]) & (self.called[mine] + own <= ended[mine])]]
+            queued = gap[mine[np.isfinite(ended[mine]) & ~staged[mine] & (self.called[mine] + own <= ended[mine])]]
             latency[mine] = own
+            if len(alone := mine[idle[mine] & staged[mine]]):
+                latency[mine[staged[mine]]] = np.quantile(delay[alone], limits["latency_quantile"], method="lower")
+                in_call = alone[order.start[alone] <= self.returned[alone]]
+                latency[in_call] = delay[in_call]
             from_end[mine] = float(np.median(late)) if len(late) else 0.0
             queued_gap[mine] = _typical(queued) if len(queued) else limits["gap_ns"]
         return _Delays(latency, longest, from_end, queued_gap)
@@ -289,7 +297,9 @@ class _Builder:
         found.call[target], found.rest[target] = left[target], 0.0
         tail = np.minimum(limits["tail_ns"], found.time[target] - ready)
         if self.constants_only and len(tail):
-            tail = np.full(len(tail), np.median(tail))
+            staged = staged_copies(self.activity.operations)[self.order.row[place]]
+            for alike in grouped(kind * 2 + staged):
+                tail[alike] = np.median(tail[alike])
         return Edges(kind, source.astype(np.int32), target.astype(np.int32), tail, from_end)
 
     def _handing_over(self, found: StepGraph) -> Edges:
@@ -367,14 +377,16 @@ class _Builder:
         order, operations, least = self.order, self.activity.operations, facts()["in_flight"]["least_ns"]
         first = order.bounds[:-1]
         late = found.time[self.entry[first]] - expected(found)[self.entry[first]]
-        waited = order.start[first] - self.returned[first] >= least
+        unknown = np.isnan(self.called[first])
+        waited = unknown | (order.start[first] - self.returned[first] >= least)
         first = first[waited & (late >= least)]
         _, gpu = numbered(operations.process, operations.device)
         on_gpu = grouped(gpu) if len(first) else []
         for place in first.tolist():
             rows = on_gpu[gpu[order.row[place]]]
             begun = int(np.searchsorted(operations.start[rows], order.start[place]))
-            if not (operations.end[rows[:begun]] > self.called[place]).any():
+            called = -np.inf if np.isnan(self.called[place]) else self.called[place]
+            if not (operations.end[rows[:begun]] > called).any():
                 found.rest[self.entry[place]] = found.time[self.entry[place]]
 
 

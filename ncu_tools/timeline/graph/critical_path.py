@@ -42,14 +42,16 @@ class Stretch:
 class CriticalPath:
     """The time of each kind on the path in ns (one per `PATH_KINDS`), which together are the length of the recording.
 
-    `work` is the time on the path of each operation, by its row in the recording, `waited` the unexplained time there
-    before it. `stretches` are in order of time.
+    But for `before_ns`, in which the GPU ran work from before the steps that are looked at. `work` is the time on the
+    path of each operation, by its row in the recording, `waited` the unexplained time there before it. `stretches` are
+    in order of time.
     """
 
     by_kind: Numbers
     work: Numbers
     waited: Numbers
     stretches: tuple[Stretch, ...]
+    before_ns: float = 0.0
 
     @property
     def length_ns(self) -> float:
@@ -71,8 +73,13 @@ def operation_kinds(activity: Activity) -> Kinds:
     return found
 
 
-def critical_path(graph: StepGraph, activity: Activity, reached: Numbers | None = None) -> CriticalPath:
-    """The critical path of the recording, or of a replay in which each node was `reached` then (without lags)."""
+def critical_path(
+    graph: StepGraph, activity: Activity, reached: Numbers | None = None, *, since_ns: float = 0.0
+) -> CriticalPath:
+    """The critical path of the recording, or of a replay in which each node was `reached` then (without lags).
+
+    Until `since_ns` behind the origin the GPU is known to have run work from before: a wait for that is no part of it.
+    """
     walk = _Walk(graph, graph.time if reached is None else reached, graph.lag if reached is None else None)
     by_kind = np.zeros(len(PATH_KINDS))
     kinds = operation_kinds(activity)
@@ -97,7 +104,12 @@ def critical_path(graph: StepGraph, activity: Activity, reached: Numbers | None 
         end = walk.time[node] + (graph.work[node] if is_end else 0)
         stretches.append(Stretch(int(graph.chain[node]), float(walk.time[first]), float(end), int(spent.argmax())))
         if source is None:
-            return CriticalPath(by_kind, work, waited_before, tuple(reversed(stretches)))
+            before = 0.0
+            if not graph.chains[graph.chain[node]].is_host:
+                before = min(float(graph.rest[first]), since_ns)
+                by_kind[WAITS] -= before
+                waited_before[graph.row[first]] -= before
+            return CriticalPath(by_kind, work, waited_before, tuple(reversed(stretches)), before)
         node, is_end = source, from_end
 
 

@@ -20,11 +20,11 @@ SOUND, BOUNDS_ONLY, REFUSED = "sound", "bounds only", "refused"
 class GraphEvidence:
     """What the edges explain.
 
-    `explained` is the share of operations that start within 5 us of what they waited for. `unexplained_ns` is the time
-    on the critical path that no edge explains, with that of waiting calls whose operation is not known; `alone_ns` the
-    time there of communication whose other ranks are not in the recording: how long it waited for them is unknown.
-    `path_share` is the share of both. `level` is what follows for savings, `why` the sentence on it, "" where nothing
-    limits them.
+    `explained` is the share of operations that start within 5 us of what they waited for; what a gap between queued
+    ones is longer than any GPU takes is not explained. `unexplained_ns` is the time on the critical path that no edge
+    explains, with that of waiting calls whose operation is not known; `alone_ns` the time there of communication whose
+    other ranks are not in the recording: how long it waited for them is unknown. `path_share` is the share of both.
+    `level` is what follows for savings, `why` the sentence on it, "" where nothing limits them.
     """
 
     explained: float
@@ -43,7 +43,9 @@ def evidence(graph: StepGraph, activity: Activity, path: CriticalPath, lost: int
     `lost` launches have no record of what they ran: the GPU may have worked where it seems idle.
     """
     limits = graph_facts()["evidence"]
-    late = graph.lag[graph.operation_node]
+    late = graph.lag + np.maximum(graph.rest - limits["filtered_ns"], 0.0)
+    late[graph.first_of_streams] = graph.lag[graph.first_of_streams]
+    late = late[graph.operation_node]
     explained = float((late <= limits["explained_ns"]).mean())
     waited = _unmatched_on_path(graph, activity, path)
     unexplained, alone = float(path.by_kind[WAITS]) + waited, _alone_on_path(graph, activity, path)

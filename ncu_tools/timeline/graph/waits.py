@@ -18,6 +18,7 @@ from ncu_parsers.timelines.activity.activity import (
     MISSING,
     PAGEABLE,
     Activity,
+    GpuOperations,
     Integers,
 )
 
@@ -174,20 +175,37 @@ def _lasts_of_threads(
 
 
 def _copies(activity: Activity, call: Integers, order: StreamOrder) -> tuple[Integers, Integers]:
-    """Calls that copied between host and device and returned when the copy was done, with their own copies.
+    """Calls that copied between host and device and waited for the copy, with their own copies.
 
-    Calls that wait by name, and those of pageable memory, which cudaMemcpyAsync waits for too (CUDA runtime API, "API
-    synchronization behavior"). A small copy to the device may return before.
+    Calls that wait by name, and those of pageable memory, which cudaMemcpyAsync waits for too. One to the device
+    returns when the last part is staged, before the copy ends; CUDA does not wait for a small one (CUDA runtime API,
+    "API synchronization behavior").
     """
     operations, calls = activity.operations, activity.calls
     row = order.row
     of_host = np.isin(operations.direction[row], (HOST_TO_DEVICE, DEVICE_TO_HOST)) & (operations.kind[row] == MEMCPY)
     place = np.flatnonzero(of_host & (call[row] >= 0))
     row, by = row[place], call[row[place]]
-    pageable = (operations.source_memory[row] == PAGEABLE) | (operations.destination_memory[row] == PAGEABLE)
-    waits = pageable | calls_of_kind(calls, SYNCHRONISATION)[by]
-    waits &= calls.end[by] >= order.end[place] - graph_facts()["blocking"]["window_ns"]
+    waits = is_pageable(operations)[row] | calls_of_kind(calls, SYNCHRONISATION)[by]
+    is_staged = staged_copies(operations)[row]
+    until = np.where(is_staged, order.start[place], order.end[place])
+    waits &= calls.end[by] >= until - graph_facts()["blocking"]["window_ns"]
+    small = (operations.direction[row] == HOST_TO_DEVICE) & (operations.bytes[row] != MISSING)
+    small &= operations.bytes[row] <= graph_facts()["blocking"]["small_copy_bytes"]
+    waits &= ~(small & calls_named(calls, "(cuda|cu)Memcpy.*")[by])
     return by[waits], place[waits]
+
+
+def is_pageable(operations: GpuOperations) -> Mask:
+    """Which operations are copies from or to pageable memory."""
+    of_host: Mask = (operations.source_memory == PAGEABLE) | (operations.destination_memory == PAGEABLE)
+    return of_host & (operations.kind == MEMCPY)
+
+
+def staged_copies(operations: GpuOperations) -> Mask:
+    """Which copies to the device go through pinned memory of the driver, part by part."""
+    large: Mask = operations.bytes > graph_facts()["blocking"]["small_copy_bytes"]
+    return large & is_pageable(operations) & (operations.direction == HOST_TO_DEVICE)
 
 
 def _full_queues(activity: Activity, call: Integers, order: StreamOrder) -> tuple[Integers, Integers]:

@@ -34,14 +34,18 @@ def step_lever_texts() -> dict[str, dict[str, Any]]:
 
 
 class StepSituation:
-    """One recording; what several levers need of it is made when the first one asks."""
+    """One recording; what several levers need of it is made when the first one asks.
 
-    def __init__(self, activity: Activity, machine: Machine | None = None) -> None:
+    Its steps begin at `since`, in ns, where the recording was cut to them: until then the GPU ran earlier work.
+    """
+
+    def __init__(self, activity: Activity, machine: Machine | None = None, since: int | None = None) -> None:
         self.activity = activity
         links = launch_links(activity)
         self.call, self.doubts = links.call, links.notes
         self.graph: StepGraph = step_graph(activity, self.call)
-        self.path: CriticalPath = critical_path(self.graph, activity)
+        since_ns = 0.0 if since is None else float(since - self.graph.origin)
+        self.path: CriticalPath = critical_path(self.graph, activity, since_ns=since_ns)
         lost = sum(map(len, links.lost.values()))
         self.evidence: GraphEvidence = evidence(self.graph, activity, self.path, lost)
         self.kinds = operation_kinds(activity)

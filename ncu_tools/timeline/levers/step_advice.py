@@ -116,7 +116,7 @@ def step_advice(
 
     `within` are its steps where it was cut to them. Raises `WrongUsage` for a what-if that says nothing.
     """
-    situation = StepSituation(activity, machine)
+    situation = StepSituation(activity, machine, None if within is None else within.start)
     graph = situation.graph
     steps, name = (within.count, within.name) if within is not None else _steps_of(activity)
     wanted = [situation.asked.what_if(one) for one in asked]

@@ -12,7 +12,7 @@ from ncu_parsers.timelines.activity.activity import Activity, EventWaits, column
 from ncu_tools.timeline.graph import step_graph as kinds
 from ncu_tools.timeline.graph.build import expected, step_graph
 from ncu_tools.timeline.graph.critical_path import WAITS, critical_path
-from ncu_tools.timeline.graph.evidence import REFUSED, evidence
+from ncu_tools.timeline.graph.evidence import REFUSED, SOUND, evidence
 from ncu_tools.timeline.graph.replay import replay, unchanged
 from ncu_tools.timeline.graph.step_graph import StepGraph
 from ncu_tools.timeline.graph.what_if import WhatIf, api_calls, savings, scaled, without
@@ -152,7 +152,7 @@ class TestCallsThatBlock:
         found = recording(
             [
                 Operation(10 * US, 1010 * US, "long", 1),
-                copy(1012 * US, 1020 * US, 64, 2, direction=direction, source_memory=memory,
+                copy(1012 * US, 1020 * US, 100_000, 2, direction=direction, source_memory=memory,
                      destination_memory=activity.DEVICE_MEMORY),
                 Operation(1040 * US, 1100 * US, "next", 3),
             ],
@@ -161,6 +161,44 @@ class TestCallsThatBlock:
         graph = step_graph(found)
         assert len(edges_of(graph, kinds.COPY)) == int(blocks)
         assert saved(found, "long", 0.5)[0] == (500 if blocks else 0)
+
+    def to_device(self, size: int, returned: int, name: str = "cudaMemcpyAsync") -> Activity:
+        """A copy of so many pageable bytes behind a kernel of 1 ms, and what the host launches when its call returned."""
+        return recording(
+            [
+                Operation(10 * US, 1010 * US, "long", 1),
+                copy(1012 * US, 1512 * US, size, 2, source_memory=activity.PAGEABLE,
+                     destination_memory=activity.DEVICE_MEMORY),
+                Operation(1540 * US, 1600 * US, "next", 3),
+            ],
+            [launch(0, 1), Call(20 * US, returned, name, 2), launch(1530 * US, 3)],
+        )  # fmt: skip
+
+    def test_a_copy_to_the_device_returns_before_its_last_part_is_there(self) -> None:
+        found = self.to_device(50_000_000, 1400 * US)
+        assert len(edges_of(step_graph(found), kinds.COPY)) == 1
+        assert saved(found, "long", 0.5)[0] == 500
+
+    @pytest.mark.parametrize(("name", "waits"), [("cudaMemcpyAsync", False), ("hipMemcpyWithStream", True)])
+    def test_a_small_copy_to_the_device_holds_no_host_of_cuda(self, name: str, waits: bool) -> None:
+        graph = step_graph(self.to_device(65_536, 1510 * US, name))
+        assert len(edges_of(graph, kinds.COPY)) == int(waits)
+
+    def test_a_copy_that_the_host_stages_on_an_idle_stream_begins_when_its_first_part_is_staged(self) -> None:
+        found = recording(
+            [
+                Operation(10 * US, 20 * US, "a", 1),
+                *(
+                    copy(at + staged, at + staged + 100 * US, 1_000_000, number, source_memory=activity.PAGEABLE,
+                         destination_memory=activity.DEVICE_MEMORY)
+                    for number, (at, staged) in enumerate([(1 * MS, 200 * US), (2 * MS, 900 * US)], start=2)
+                ),
+            ],
+            [launch(0, 1), Call(1 * MS, 1280 * US, "cudaMemcpyAsync", 2), Call(2 * MS, 2980 * US, "cudaMemcpyAsync", 3)],
+        )  # fmt: skip
+        graph = step_graph(found)
+        assert not graph.lag.any()
+        assert replay(graph, [unchanged], lags=False).end[0] == graph.length
 
 
 def test_a_wait_that_finds_everything_done_takes_its_own_time() -> None:
@@ -322,12 +360,29 @@ class TestWorkFromBeforeTheRecording:
         gone = savings(graph, [WhatIf.of("", without(graph, chosen(found, "first")))])[0]
         assert gone.high_ns == 1 * MS
 
+    def test_holds_its_stream_whose_first_launch_is_not_recorded(self) -> None:
+        found = recording(
+            [Operation(50 * MS, 51 * MS, "first"), Operation(51 * MS + 1000, 52 * MS, "second", 2)],
+            [Call(0, 3 * US, "cudaEventQuery", thread=70), launch(50 * US, 2)],
+        )
+        graph = step_graph(found, constants_only=True)
+        assert replay(graph, [unchanged], lags=False).end[0] == graph.length
+
     def test_is_unexplained_time_and_no_saving_is_given(self) -> None:
         found = self.serving()
         graph = step_graph(found)
         path = critical_path(graph, found)
         assert path.by_kind[WAITS] == 50 * MS
         assert evidence(graph, found, path).level == REFUSED
+
+    def test_is_no_part_of_the_path_of_steps_that_begin_behind_it(self) -> None:
+        found = self.serving()
+        graph = step_graph(found)
+        path = critical_path(graph, found, since_ns=49 * MS)
+        assert (path.by_kind[WAITS], path.before_ns, path.length_ns) == (1 * MS, 49 * MS, graph.length - 49 * MS)
+        assert path.waited.max() == 1 * MS
+        within = critical_path(graph, found, since_ns=50 * MS)
+        assert evidence(graph, found, within).level == SOUND
 
     def test_is_not_assumed_where_its_gpu_was_busy(self) -> None:
         other = recording(
