@@ -233,7 +233,7 @@ def _several_elements(one: Situation, waits: float) -> Pulled:
         dict.fromkeys((*SM_PIPES, "l1", "lsu"), left),
         waits_keep(one.waits("barrier", *SHARED_WAITS, *INSTRUCTION_WAITS), left),
     )
-    return Pulled(effects_overlapping(tree, Effect({}, _by_more_in_flight(waits))), [evidence])
+    return Pulled(effects_overlapping(tree, Effect({}, _by_more_in_flight(waits))), [evidence], case="sum")
 
 
 def _by_more_in_flight(waits: float) -> Left:

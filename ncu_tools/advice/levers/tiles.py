@@ -44,7 +44,8 @@ def tile_shared_memory(one: Situation) -> Pulled | None:
     l2 = Left(*facts["l2_again" if one.uses_shared_memory else "l2"])
     l1 = Left(*facts["l1"])
     waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), facts["waiting"])
-    return Pulled(Effect({"l2": l2, "xbar": l2, "dram": l2, "l1": l1, "lsu": l1}, waits), evidence)
+    effect = Effect({"l2": l2, "xbar": l2, "dram": l2, "l1": l1, "lsu": l1}, waits)
+    return Pulled(effect, evidence, case="larger" if one.uses_shared_memory else "")
 
 
 @lever("tile-registers")

@@ -558,6 +558,12 @@ class TestMoreInFlight:
         assert (found.effect.waiting, values(found)) == (waits(0.6, left), [pytest.approx(0.6)])
         unknown = pulled("more-in-flight", measured(busy={"dram": 0.3}))
         assert (unknown.effect.waiting, values(unknown)) == (waits(self.FACTS["unknown_waits"], left), [])
+        assert "Unroll by 2 or 4" in unknown.remedy(lever_texts()["more-in-flight"])
+
+    def test_of_a_sum_over_a_block_is_to_add_several_elements_first(self) -> None:
+        kernel = measured("reduce_block", busy={"dram": 0.3}, shared_static=1024.0, shared_dynamic=0.0)
+        told = pulled("more-in-flight", kernel).remedy(lever_texts()["more-in-flight"])
+        assert told == "Let each thread load and add 2 to 8 elements before the sum over its block."
 
     def test_is_a_guess_where_nothing_is_known_and_brings_nothing_at_a_roof_or_in_a_queue(self) -> None:
         found = pulled("more-in-flight", measured())
@@ -673,6 +679,8 @@ class TestTilesInSharedMemory:
             assert work["l1"] == work["lsu"] == pytest.approx(self.FACTS["l1"])
             assert found.effect.waiting == waits(0.4, self.FACTS["waiting"])
             assert values(found) == pytest.approx([0.7, 1 / 0.3])
+            told = found.remedy(lever_texts()["tile-shared-memory"])
+            assert told.startswith("Make the tile in shared memory larger" if shared else "Load a tile")
 
     @pytest.mark.parametrize(
         ("name", "numbers", "is_found"),
