@@ -39,6 +39,10 @@ class CodeChange(Enum):
     NEW = "new"
     GONE = "gone"
 
+    def of(self, kernels: int) -> str:
+        """So many kernels with this change: "3 changed"; the word for bytes would read as a number of bytes."""
+        return f"{kernels:,} {'of other bytes' if self is CodeChange.BYTES_DIFFER else self.value}"
+
 
 @dataclass(frozen=True)
 class CodePair:

@@ -29,7 +29,7 @@ def code_of_runs(base: str, new: str) -> str | None:
         return None
     if set(summary.counts) == {CodeChange.SAME}:
         return f"code: {counted(summary.counts[CodeChange.SAME], 'kernel', 'kernels')}, same code"
-    counts = ", ".join(f"{count:,} {change.value}" for change, count in summary.counts.items())
+    counts = ", ".join(change.of(count) for change, count in summary.counts.items())
     more = f"; and {len(summary.changes) - CHANGES_SHOWN} more" if len(summary.changes) > CHANGES_SHOWN else ""
     return "code: " + "; ".join([*summary.changes[:CHANGES_SHOWN], counts]) + more
 

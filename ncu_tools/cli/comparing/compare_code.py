@@ -123,7 +123,7 @@ def command(
         else [one for one in pairs if one.change is not CodeChange.SAME]
     )
     kept, hidden = first_rows(kept, top, output_format, "kernel")
-    counts = tuple(f"{count:,} {change.value}" for change, count in summary.counts.items())
+    counts = tuple(change.of(count) for change, count in summary.counts.items())
     head = Head(runs, more=(counted(len(pairs), "kernel", "kernels"), *counts), first=_first(summary.changes))
     notes = [
         *notes_on_waivers(excused, found, today),

@@ -96,6 +96,7 @@ def test_prints_and_ptx_and_folders_are_read_too(tmp_path: Path) -> None:
     assert len(rows_of("kernel", str(BINARIES / "ptxas.printed"))) == 12
     done = ran("kernel", str(BINARIES / "kernels.ptx"))
     assert "as PTX alone" in done.stderr
+    assert f"ptxas --gpu-name sm_86 {BINARIES / 'kernels.ptx'} -o FILE.cubin" in done.stderr
     shutil.copy(CUBIN, tmp_path / "one.cubin")
     shutil.copy(BINARIES / "zstd.fatbin", tmp_path / "two.fatbin")
     assert len(rows_of("kernel", str(tmp_path))) == 36

@@ -189,7 +189,9 @@ def _notes(rows: list[Row], wanted: Wanted) -> Iterator[str]:
     )
     if alone and wanted.name is None and wanted.architecture is None:
         some = ", ".join(alone[:3]) + (f" and {len(alone) - 3:,} more" if len(alone) > 3 else "")
-        yield f"as PTX alone, which a driver compiles when it is loaded: {some}"
+        path, first = wanted.reading.ptx[0]
+        how = f"; compile it to see registers and spills: ptxas --gpu-name {first.target} {path} -o FILE.cubin"
+        yield (f"as PTX alone, which a driver compiles when it is loaded: {some}{how if path.endswith('.ptx') else ''}")
 
 
 def _extra(reading: CodeReading) -> Row:
