@@ -116,3 +116,16 @@ def test_a_roofline_with_dozens_of_roofs_lists_those_that_bound_kernels_and_coun
     more = sum(not one["drawn"] for one in known) - of_integers
     assert more > 20
     assert f"{more} more roofs bound nothing here" in found.stderr
+
+
+@pytest.mark.parametrize("view", [[], ["--mix"], ["--rules"]])
+@pytest.mark.parametrize("again", ["-", "here", "./here", "linked"])
+def test_a_run_that_is_named_twice_is_refused_as_its_launches_would_count_twice(
+    view: list[str], again: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").write_bytes(Path(RAW).read_bytes())
+    (tmp_path / "linked").symlink_to("here")
+    monkeypatch.chdir(tmp_path)
+    found = ran("hotspots", "-" if again == "-" else "here", again, *view)
+    assert (found.exit_code, f"{again} is named twice" in found.stderr) == (2, True)
+    assert ran("hotspots", "here", RAW, *view).exit_code == 0

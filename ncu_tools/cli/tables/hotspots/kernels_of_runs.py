@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncu_launch.errors import WrongUsage
@@ -24,16 +25,34 @@ if TYPE_CHECKING:
 def load_runs(
     runs: Sequence[str], only: Selection | None, settings: Settings, *, ranges: bool, engine: Engine | None = None
 ) -> Run:
-    """All `runs` as one, or the launches that `only` selects; without `ranges` a big timeline has no NVTX ranges."""
+    """All `runs` as one, or the launches that `only` selects; without `ranges` a big timeline has no NVTX ranges.
+
+    Raises `WrongUsage` where one is named twice, whose launches would count twice.
+    """
     from ncu_tools.runs.loading import load, together
     from ncu_tools.runs.run import pooled
 
+    _require_each_once(runs)
     if engine is not None:
         found = together(runs, engine)
     else:
         with progress("Reading") as reading:
             found = pooled([load(run, reading=reading, ranges=ranges, settings=settings) for run in runs])
     return found if only is None else only.of(found)
+
+
+def _require_each_once(runs: Sequence[str]) -> None:
+    named: dict[str, str] = {}
+    for run in runs:
+        file = str(Path(run).resolve()) if Path(run).exists() else run
+        if file in named:
+            also = f", also as {named[file]}" if named[file] != run else ""
+            raise WrongUsage(
+                f"{run} is named twice{also}.",
+                "Launches of all runs are summed, and these would count twice.",
+                "Name each run once; ncu-bench compare sets runs beside each other.",
+            )
+        named[file] = run
 
 
 def head_of_kernels(runs: Sequence[str], result: Hotspots, only: Selection | None = None, group: str = "name") -> Head:
