@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
 from ncu_parsers.schema.tables import COLUMN_NAMES
 
 CONFIGURATION = {
@@ -27,6 +28,11 @@ WHILE_SCANNING = re.compile(r"(?:reading the stream registered as .* failed|get_
 BELOW_THE_MESSAGE = re.compile(r"\n\nLINE |, due to the following Python exception")
 """DuckDB's additions after its message: a picture of the line, or the traceback of a missing module."""
 
+UNKNOWN_COLUMN = re.compile(r'column (?:named )?"(?P<name>[^"]+)"(?: not found|$|\.)')
+OF_OTHER_NAMES = re.compile(
+    r' Candidate bindings: .*| Did you mean "(?:pg_|duckdb_|sqlite_|information_schema)[^"]*"\?'
+)
+"""What DuckDB proposes for an unknown name: columns in no order of likeness, tables of its own."""
 
 SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 """A question for the names of the tables, which DuckDB does not know before a query names them."""
@@ -77,15 +83,17 @@ def query(sql: str, tables: dict[str, QueryTable]) -> Answer:
     """Run one SELECT. Only tables named in it are registered and read.
 
     Raises `NcuBenchError` without DuckDB and for damaged launches, `WrongUsage` if the text is not one query or DuckDB
-    refuses it, with DuckDB's message and, for wrong names or syntax, the columns with any value.
+    refuses it, with DuckDB's message and, for an unknown column, those that are spelled alike, else all with any value
+    of the tables that it names.
     """
     if SHOW_TABLES.fullmatch(sql):
         return Answer(["name"], [False], [(name,) for name in tables])
     duckdb = _duckdb()
     with duckdb.connect(":memory:", config=CONFIGURATION) as connection:
-        for name, table in tables.items():
-            if name in _tables_in(sql, connection, duckdb.Error):
-                _register(connection, name, table)
+        in_query = _tables_in(sql, connection, duckdb.Error)
+        named = {name: table for name, table in tables.items() if name in in_query}
+        for name, table in named.items():
+            _register(connection, name, table)
         connection.execute("SET lock_configuration = true")
         try:
             statements = connection.extract_statements(sql)
@@ -99,11 +107,7 @@ def query(sql: str, tables: dict[str, QueryTable]) -> Answer:
             numbers = [_is_number(str(kind)) for kind in relation.types]
             return Answer(_unique_names(relation.columns), numbers, relation.fetchall())
         except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
-            raise WrongUsage(
-                _complaint(error),
-                " ".join(_columns(name, table.held()) for name, table in tables.items()),
-                f"Names with dots take double quotes; DESCRIBE {next(iter(tables))} lists every column with its type.",
-            ) from error
+            raise _mistake(error, {name: table.held() for name, table in named.items()}, tables) from error
         except duckdb.Error as error:
             if WHILE_SCANNING.search(str(error)):
                 raise NcuBenchError(
@@ -169,6 +173,20 @@ def _complaint(error: Exception) -> str:
     """DuckDB's message alone."""
     words = _line(BELOW_THE_MESSAGE.split(str(error))[0])
     return f"DuckDB refuses the query: {words}" + "." * (not words.endswith("?"))
+
+
+def _mistake(error: Exception, named: dict[str, list[str]], tables: Collection[str]) -> WrongUsage:
+    """The error on a query with a wrong name or wrong syntax; `named` are the tables in it with their columns."""
+    complaint = OF_OTHER_NAMES.sub("", _complaint(error))
+    *others, last = tables
+    advice = f"Tables are {', '.join(others)} and {last}." if others else f"The only table is {last}."
+    advice += f" DESCRIBE {next(iter(named or tables))} lists its columns; names with dots take double quotes."
+    column = UNKNOWN_COLUMN.search(complaint)
+    if column is None:
+        return WrongUsage(complaint, advice=advice)
+    near = near_names(column["name"], dict.fromkeys(one for columns in named.values() for one in columns))
+    cause = f"Near names: {', '.join(near)}." if near else " ".join(starmap(_columns, named.items()))
+    return WrongUsage(complaint, cause, advice)
 
 
 def _line(words: str) -> str:

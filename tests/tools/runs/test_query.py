@@ -60,7 +60,7 @@ class TestASweep:
     def test_has_no_launches_and_the_error_names_its_table(self, sweep: str) -> None:
         with pytest.raises(WrongUsage) as refused:
             query("SELECT * FROM launches", {"points": held_in_memory(points_of(sweep))})
-        assert "points has target, batch_size" in refused.value.paragraph
+        assert "The only table is points." in refused.value.paragraph
         assert "DESCRIBE points" in refused.value.paragraph
 
     def test_accepts_no_machine(self, sweep: str) -> None:
@@ -140,10 +140,20 @@ class TestAMistake:
         result = ask("SELECT duration FROM launches")
         assert isinstance(result.exception, WrongUsage)
         said = result.exception.paragraph
-        assert 'Referenced column "duration" not found' in said
-        assert "launches has source, " in said
-        assert "kernels has kernel, " in said
-        assert "LINE 1" not in said
+        assert 'Referenced column "duration" not found in FROM clause! Near names: duration_ns' in said
+        assert "Tables are launches, kernels, rules and metrics. DESCRIBE launches lists its columns" in said
+        assert ("launches has" in said, "LINE 1" in said, len(said) < 300) == (False, False, True)
+
+    def test_in_a_name_like_no_other_is_answered_with_those_of_the_tables_that_are_named(self) -> None:
+        with pytest.raises(WrongUsage) as raised:
+            answer("SELECT zzz FROM kernels")
+        assert ("kernels has kernel, " in raised.value.cause, "launches has" in raised.value.cause) == (True, False)
+
+    @pytest.mark.parametrize("sql", ["SELECT 1 FROM foo", "selec 1", "SELECT kernel, sum(flops) FROM kernels"])
+    def test_in_anything_but_a_column_is_answered_without_columns(self, sql: str) -> None:
+        with pytest.raises(WrongUsage) as raised:
+            answer(sql)
+        assert (raised.value.cause, "pg_" in raised.value.what) == ("", False)
 
     def test_does_not_list_empty_columns(self) -> None:
         with pytest.raises(WrongUsage) as raised:
