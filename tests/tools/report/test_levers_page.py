@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 US, MS = 1_000, 1_000_000
 
 
-def trace(folder: Path) -> str:
-    """A step of 20 ms: 10 ms of data loading, then 50 launches 200 us apart."""
+def trace(folder: Path, *, late_us: int = 0) -> str:
+    """A step of 20 ms: 10 ms of data loading, then 50 launches 200 us apart, of which every other runs late."""
     events = [
         {"ph": "X", "cat": "user_annotation", "name": name, "ts": 0, "dur": lasts, "pid": 1, "tid": 1}
         for name, lasts in (("ProfilerStep#1", 20_000), ("DataLoader.__next__", 10_000))
@@ -39,7 +39,8 @@ def trace(folder: Path) -> str:
         events += [
             {"ph": "X", "cat": category, "name": name, "ts": at + late, "dur": 10, "pid": place, "tid": place, "args": args}
             for category, name, late, place in (
-                ("cuda_runtime", "cudaLaunchKernel", 0, 1), ("kernel", "<img src=x onerror=alert(1)>", 12, 0),
+                ("cuda_runtime", "cudaLaunchKernel", 0, 1),
+                ("kernel", "<img src=x onerror=alert(1)>", 12 + number % 2 * late_us, 0),
             )
         ]  # fmt: skip
     path = folder / "trace.json"
@@ -71,6 +72,15 @@ def test_a_page_draws_the_critical_path_and_a_bar_for_each_lever(browser: Browse
         assert label.bounding_box()["x"] + label.bounding_box()["width"] <= 400  # type: ignore[index]
     assert not opened.wrong
     opened.close()
+
+
+def test_the_first_sentence_says_where_savings_are_bounds_only(browser: Browser, page: str, tmp_path: Path) -> None:
+    assert ran("report", trace(tmp_path, late_us=120), "-o", str(tmp_path / "page.html")).exit_code == 0
+    for address, is_doubtful in ((page, False), ((tmp_path / "page.html").as_uri(), True)):
+        opened = Opened(browser, address)
+        first = opened.page.locator("#summary p.first").first.inner_text()
+        assert ("load data ahead saves " in first, first.endswith("bounds only")) == (True, is_doubtful), first
+        opened.close()
 
 
 def test_a_typed_factor_gives_an_interval_that_holds_its_replay(browser: Browser, page: str) -> None:
