@@ -23,10 +23,11 @@ from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.per_launch import (
+    OF_COMMON_INPUTS,
     OF_COMMON_SIGNATURES,
     OF_ITERATIONS,
+    OF_OTHER_INPUTS,
     OF_OTHER_SIGNATURES,
-    PER_LAUNCH,
     SINGLE_AS_OTHERS,
     WITHIN_SIGNATURES,
     Mix,
@@ -231,7 +232,7 @@ def _kernels(
             compares = mix.compares[number]
             before, after = (or_none(float(mean[number])) for mean in of_pairs)
             if base is None or new is None:
-                before, after, compares = _own_mean(base, measure), _own_mean(new, measure), PER_LAUNCH
+                before, after, compares = _own_mean(base, measure), _own_mean(new, measure), mix.each
             low, high, basis = intervals.get(measure, {}).get(number, (None, None, None))
             unlike = COUNTED_DIFFERENTLY if measure == "flops" and _counted_differently(base, new) else ""
             step = float(steps[measure][number]) if measure in steps else 0.0
@@ -378,10 +379,11 @@ def _notes_on_pairs(result: Comparison) -> list[str]:
     gone, new = (sum(getattr(one, name) for one in result.kernels) for name in ("is_gone", "is_new"))
     if gone and new:
         notes.append(f"{gone} gone and {new} new: where one is the other, say so with --pair OLD=NEW")
-    for words in (OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES):
+    for words in (OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES, OF_COMMON_INPUTS, OF_OTHER_INPUTS):
         some = [one for one in result.kernels if one.changes["time"].compares == words and one.base and one.new]
         if some:
-            notes.append(Note(f"{counted(len(some), 'kernel is', 'kernels are')} compared {words}", NoteKind.METHOD))
+            noun = "operator" if words in (OF_COMMON_INPUTS, OF_OTHER_INPUTS) else "kernel"
+            notes.append(Note(f"{counted(len(some), f'{noun} is', f'{noun}s are')} compared {words}", NoteKind.METHOD))
     return notes
 
 

@@ -23,6 +23,7 @@ from ncu_tools.kernels.matching.launch_signatures import (
     signatures_in,
     signatures_of,
 )
+from ncu_tools.kernels.operator_work import OF_INPUTS
 from ncu_tools.numbers.row_sums import Accumulator, Chosen, Family, RowNumbers, Sum
 from ncu_tools.numbers.statistics import Estimate, Moments, mean_of, of_single_launches
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
@@ -145,6 +146,12 @@ class SignatureSums(KernelSums[LaunchSignature]):
         self.iterations = IterationSums()
         self.observed = Observed()
         self.reports: dict[str, None] = {}
+
+    @property
+    def are_calls(self) -> bool:
+        """True if they are of calls of operators, which have their inputs in the place of a range."""
+        ranges = self.signatures.ranges
+        return any(isinstance(path, tuple) and path[:1] and path[0].startswith(OF_INPUTS) for path in ranges)
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""

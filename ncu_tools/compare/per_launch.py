@@ -34,6 +34,10 @@ from ncu_tools.numbers.statistics import (
 PER_LAUNCH = "per launch"
 OF_COMMON_SIGNATURES = "per launch, of the grids, blocks and ranges in both runs"
 OF_OTHER_SIGNATURES = "per launch, of another grid, block or range than before"
+PER_CALL = "per call"
+OF_COMMON_INPUTS = "per call, of the shapes and types in both runs"
+OF_OTHER_INPUTS = "per call, of other shapes or types than before"
+"""As those per launch, where operators are compared by their calls."""
 
 WITHIN_SIGNATURES, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
 BETWEEN_SIGNATURES = "how the changes of its shapes and ranges differ"
@@ -102,6 +106,8 @@ class Mix:
     compares: list[str]
     _sides: tuple[_Side, _Side]
     _strata: int
+    each: str
+    """What the mean of a pair is of, where one run alone has it."""
 
     def means(self, measure: str) -> list[Floats]:
         """The mean per launch, one per pair, in the base and in the new run; NaN if unknown."""
@@ -122,7 +128,11 @@ class Mix:
         for number, compares in enumerate(self.compares):
             if number in found:
                 continue
-            others = (SINGLE_AS_OTHERS, OF_ALL) if compares == OF_OTHER_SIGNATURES else (SINGLE_AS_OTHERS,)
+            others = (
+                (SINGLE_AS_OTHERS, OF_ALL)
+                if compares in (OF_OTHER_SIGNATURES, OF_OTHER_INPUTS)
+                else (SINGLE_AS_OTHERS,)
+            )
             for basis in (WITHIN_SIGNATURES, *others):
                 base, new = (
                     _around(float(mean[number]), side[basis], number) for mean, side in zip(means, sides, strict=True)
@@ -185,6 +195,11 @@ def mix_of(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Mix:
         for (run, pair, own), count, weight, of in zip(sides, launches, weights, strata, strict=True)
     ]
     rest = before[strata_count:] > 0, after[strata_count:] > 0
-    words = np.where(rest[0] | rest[1], OF_COMMON_SIGNATURES, PER_LAUNCH)
-    words = np.where(rest[0] & rest[1], OF_OTHER_SIGNATURES, words)
-    return Mix(words.tolist(), (weighed[0], weighed[1]), strata_count)
+    each, common, other = (
+        (PER_CALL, OF_COMMON_INPUTS, OF_OTHER_INPUTS)
+        if base.are_calls or new.are_calls
+        else (PER_LAUNCH, OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES)
+    )
+    words = np.where(rest[0] | rest[1], common, each)
+    words = np.where(rest[0] & rest[1], other, words)
+    return Mix(words.tolist(), (weighed[0], weighed[1]), strata_count, each)

@@ -11,7 +11,6 @@ from ncu_parsers.schema.tables import short_name
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.kernels.matching.kernel_pairs import BY_NAME, Pairing
 from ncu_tools.kernels.names.readable_names import readable_name
-from ncu_tools.kernels.operator_work import OF_INPUTS
 from ncu_tools.numbers.change import Refusal, shortened
 
 NOT_THE_SAME_WORK = "not the same work"
@@ -54,14 +53,13 @@ def other_work(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Oth
     differs = np.zeros(pairs, bool)
     for codes, own, _ in sides:
         differs[codes[ours[own] != theirs[own]]] = True
-    ranges = [path for _, _, run in sides for path in run.signatures.ranges]
-    of_calls = any(isinstance(path, tuple) and path[:1] and path[0].startswith(OF_INPUTS) for path in ranges)
-    other = "inputs of other shapes" if of_calls else "another grid, block or range"
+    of_calls = base.are_calls or new.are_calls
+    other, times = ("inputs of other shapes", "calls") if of_calls else ("another grid, block or range", "launches")
     found: list[tuple[int, str]] = []
     for number, pair in enumerate(pairing.pairs):
         name = readable_name(pair.kernel)
         if before[number] != after[number]:
-            found.append((number, f"{before[number]:,.0f} -> {after[number]:,.0f} launches of {name}"))
+            found.append((number, f"{before[number]:,.0f} -> {after[number]:,.0f} {times} of {name}"))
         elif differs[number] and pair.matched_by == BY_NAME:
             found.append((number, f"{other} of {name}"))
     in_both = [number for number, _ in found if before[number] and after[number]] or np.flatnonzero(before * after)

@@ -55,3 +55,17 @@ def test_calls_with_inputs_of_other_shapes_are_other_work(tmp_path: Path) -> Non
     found = ran("compare", base, new, "--operators", "--fail-on", "time>1%")
     assert found.exit_code == 2
     assert "not the same work: inputs of other shapes of aten::mm" in found.stderr
+
+
+def test_the_words_are_those_of_calls_and_not_of_launches(tmp_path: Path) -> None:
+    base = trace(tmp_path / "base.json", [400] * 6)
+    other, more = trace(tmp_path / "other.json", [300] * 6), trace(tmp_path / "more.json", [400] * 7 + [500])
+    found = ran("compare", base, other, "--by", "operator")
+    first = "first: aten::mm, time per call 406 µs -> 304.5 µs: -25.0 %"
+    said = " ".join(found.stdout.split())
+    assert first in said
+    assert "(of other shapes or types than before)" in said
+    assert "all operators: not the same work: inputs of other shapes of aten::mm" in said
+    found = ran("compare", base, more, "--by", "operator")
+    assert "all operators: not the same work: 6 -> 8 calls of aten::mm" in found.stdout
+    assert "1 operator is compared per call, of the shapes and types in both runs" in found.stderr

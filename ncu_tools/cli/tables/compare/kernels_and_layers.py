@@ -178,7 +178,8 @@ def _other_work(found: Mapping[str, Comparison] | Mapping[str, LayerComparison],
     """A sentence for each new run whose work differs from the base's."""
     several = len(found) > 1
     anyway = ", compared anyway" if request.how.anyway else ""
-    what = "all launches" if request.how.group in (LAYER, CATEGORY) else "all kernels"
+    group = request.how.group
+    what = "all launches" if group in (LAYER, CATEGORY) else "all operators" if group == OPERATOR else "all kernels"
     return [
         (f"{name}: " if several else "") + f"{what}: {one.other_work}{anyway}"
         for name, one in found.items() if one.other_work
@@ -253,7 +254,7 @@ def _calls(found: Run) -> SignatureSums:
         raise NcuBenchError(
             f"No launch of {found.name} knows its operator.",
             "Operators come from traces of PyTorch's profiler, or its NVTX ranges.",
-            "Profile with PyTorch's profiler, or compare kernels: leave --operators out.",
+            "Profile with PyTorch's profiler, or compare kernels: leave --by operator out.",
         )
     return signature_sums_of_run(Run.held(found.name, calls_of_operators(table), found.notes))
 
