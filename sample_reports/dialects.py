@@ -241,3 +241,22 @@ def ui_summary(launches: Sequence[Printed], columns: Sequence[tuple[str, str]], 
         demangled = f'"{launch.kernel}"' if "," in launch.kernel else launch.kernel
         lines.append(f"{launch.launch_id},{short},{demangled},{values},{shapes[0]},{shapes[1]},Kernel: SIMT")
     return style.line_end.join(lines) + style.line_end
+
+
+def ui_properties(launches: Sequence[Printed], style: Style) -> str:
+    """The user interface's export of its raw page: a row for each property and metric, a column for each launch."""
+    rows: dict[str, list[str]] = {
+        "ID": [str(launch.launch_id) for launch in launches],
+        "Function Name": [launch.kernel.split("(")[0].split("<")[0].split("::")[-1].split()[-1] for launch in launches],
+        "Demangled Name": [f"{launch.kernel[:12]}.." for launch in launches],
+        "Original Demangled Name": [launch.kernel for launch in launches],
+        "Process": [f"[{launch.process_id}] {launch.process}" for launch in launches],
+        "Grid Size": [",".join(f"{side:>5}" for side in launch.grid) for launch in launches],
+        "Block Size [block]": [",".join(f"{side:>5}" for side in launch.block) for launch in launches],
+    }
+    for cell in launches[0].cells:
+        values = [next(one for one in launch.cells if one.name == cell.name) for launch in launches]
+        rows[f"{cell.name} [{cell.unit}]"] = [style.number(one) for one in values]
+    out = io.StringIO()
+    csv.writer(out, lineterminator=style.line_end).writerows([title, *cells] for title, cells in rows.items())
+    return f"\ufeff{out.getvalue()}"

@@ -204,6 +204,7 @@ def reports() -> dict[str, bytes]:
         "d21-instances-details.csv": dialects.wide(printed((opcodes(kernel) for kernel in kernels), kernels), Style()),
         "d21-instances.csv": dialects.wide(_with(base, _with_instances), Style()),
         "d22-session-page.csv": _session(),
+        "d23-ui-properties.csv": dialects.ui_properties(base[:2], comma),
     }
     samples = {name: text.encode() for name, text in texts.items()}
     samples["d11-powershell-utf16.csv"] = dialects.long(

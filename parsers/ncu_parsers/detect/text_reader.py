@@ -20,6 +20,7 @@ from ncu_parsers.detect.other_tools import is_json_of_other_tool, of_other_tool
 from ncu_parsers.launches.nsys import nsys_stats
 from ncu_parsers.ncu import csv_pages
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
+from ncu_parsers.ncu.property_page import PropertyPage, may_open_property_page, open_property_page
 from ncu_parsers.ncu.session_and_source_pages import (
     SessionPage,
     SourcePage,
@@ -43,7 +44,7 @@ _SECTIONS_ALONE = re.compile(r"^\s*Section: \S.*\n(?:\s*-{3,}.*\n)?.*\S\s{2,}[\d
 EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT, report.TOO_LONG)
 
 
-PAGES_OF_NCU = (TextPage, LongPage, WidePage)
+PAGES_OF_NCU = (TextPage, LongPage, WidePage, PropertyPage)
 """Pages of launches that ncu counted."""
 
 
@@ -64,6 +65,7 @@ OPENERS: tuple[tuple[Callable[[str], object], Callable[[str, Page | None], Page 
     (may_open_operator_file, open_operator_file),
     (may_open_source_page, open_source_page),
     (nsys_stats.may_open_page, _open_nsys_page),
+    (may_open_property_page, open_property_page),
     (csv_pages.may_open_page, lambda line, current: csv_pages.open_page(line)),
     (_may_open_text_page, open_text_page),
     (opens_session_page, open_session_page),

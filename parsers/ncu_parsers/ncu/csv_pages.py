@@ -36,7 +36,7 @@ IDENTITY_OF_LAUNCHES = frozenset({
 """The identity columns of details and raw pages."""
 IDENTITY_COLUMNS = IDENTITY_OF_LAUNCHES | {
     "Device Name", "Invocations", "Domain", "Result Type", "Function Name", "Demangled Name", "Mangled Name",
-    "API Call ID",
+    "Original Demangled Name", "API Call ID",
 }  # fmt: skip
 """Identity columns of any page: summaries and the user interface have more."""
 
@@ -303,12 +303,16 @@ class WidePage(_CsvPage):
         """Take in one line: the units row, a launch, or something else."""
         kind, cells = self.judge(line)
         if kind == report.METRICS:
-            launch = launch_of({name: cells[index] for index, name in self.other_columns})
-            units = self.units or [""] * len(self.header)
-            for index in self.metric_columns:
-                launch.read(self.titles[index], cells[index], units[index])
-            self._launches[("row", str(self.rows))] = launch
+            self.take(cells)
         return kind
+
+    def take(self, cells: list[str]) -> None:
+        """Take in the cells of a launch's row."""
+        launch = launch_of({name: cells[index] for index, name in self.other_columns})
+        units = self.units or [""] * len(self.header)
+        for index in self.metric_columns:
+            launch.read(self.titles[index], cells[index], units[index])
+        self._launches[("row", str(len(self._launches)))] = launch
 
     def judge(self, line: str) -> tuple[str, list[str]]:
         """The kind of a line, and the cells of a launch's row; stores the units row and counts rows."""
@@ -360,9 +364,9 @@ def read_summary(launch: Launch, label: str, unit_text: str, section: str, value
 
 def launch_of(cells: dict[str, str]) -> Launch:
     """A launch from its identity cells, under their column titles."""
-    name = cells.get("Demangled Name") or cells.get("Kernel Name") or cells.get("Function Name", "")
+    titles = ("Original Demangled Name", "Demangled Name", "Kernel Name", "Function Name")  # the window cuts the second
     launch = Launch(
-        kernel_name=name,
+        kernel_name=next((name for title in titles if (name := cells.get(title))), ""),
         kernel_short=cells.get("Function Name"),
         launch_id=whole(cells.get("ID")),
         process_id=whole(cells.get("Process ID")),

@@ -23,6 +23,14 @@ from tests.support.reports import needs_shared_reports, sample_files, shared_rep
     ("a.ncu-proj", b"x", "is a project of ncu-ui"),
     ("a.qdproj", b"x", "is a project of nsys-ui"),
     ("results.csv", b'"Index","KernelName","gpu-id"\n', "is a table of AMD's rocprof."),
+    (
+        "ncu.log", b"Device NVIDIA A100 (GA100)\nMetric Name  Metric Type  Metric Unit  Metric Description\n",
+        "is a list of the metrics that a chip has (ncu --query-metrics).",
+    ),
+    (
+        "ncu.log", b"dram__bytes.sum.peak_sustained  Counter\ndram__bytes.sum.peak_sustained_active.per_second  Counter\n",
+        "is a list of the metrics that a chip has (ncu --query-metrics).",
+    ),
     ("results.csv", '"Index","KernelName","gpu-id"\n'.encode("utf-16"), "is a table of AMD's rocprof."),
     ("trace.csv", b'"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name"\n', "is a table of AMD's rocprofv3."),
     ("log.txt", b"==7== NVPROF is profiling process 7, command: ./a\n", "is the output of nvprof"),
