@@ -199,13 +199,15 @@ def _copies(activity: Activity, call: Integers, order: StreamOrder) -> tuple[Int
 def is_pageable(operations: GpuOperations) -> Mask:
     """Which operations are copies from or to pageable memory."""
     of_host: Mask = (operations.source_memory == PAGEABLE) | (operations.destination_memory == PAGEABLE)
-    return of_host & (operations.kind == MEMCPY)
+    found: Mask = of_host & (operations.kind == MEMCPY)
+    return found
 
 
 def staged_copies(operations: GpuOperations) -> Mask:
     """Which copies to the device go through pinned memory of the driver, part by part."""
     large: Mask = operations.bytes > graph_facts()["blocking"]["small_copy_bytes"]
-    return large & is_pageable(operations) & (operations.direction == HOST_TO_DEVICE)
+    found: Mask = large & is_pageable(operations) & (operations.direction == HOST_TO_DEVICE)
+    return found
 
 
 def _full_queues(activity: Activity, call: Integers, order: StreamOrder) -> tuple[Integers, Integers]:
