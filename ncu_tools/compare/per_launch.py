@@ -195,11 +195,11 @@ def mix_of(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Mix:
         for (run, pair, own), count, weight, of in zip(sides, launches, weights, strata, strict=True)
     ]
     rest = before[strata_count:] > 0, after[strata_count:] > 0
-    each, common, other = (
+    each, of_common, of_other = (
         (PER_CALL, OF_COMMON_INPUTS, OF_OTHER_INPUTS)
         if base.are_calls or new.are_calls
         else (PER_LAUNCH, OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES)
     )
-    words = np.where(rest[0] | rest[1], common, each)
-    words = np.where(rest[0] & rest[1], other, words)
+    words = np.where(rest[0] | rest[1], of_common, each)
+    words = np.where(rest[0] & rest[1], of_other, words)
     return Mix(words.tolist(), (weighed[0], weighed[1]), strata_count, each)
