@@ -153,6 +153,28 @@ class TestIntervals:
         assert change.low == pytest.approx(1.21, abs=0.02)
         assert change.high == pytest.approx(1.29, abs=0.02)
 
+    def test_a_shape_that_the_new_run_launched_more_often_weighs_as_in_the_base(self) -> None:
+        """And a shape of the base alone, without a time, weighs nothing."""
+        times = {(number, 1, 1): 10.0 * 1.5**number for number in range(6)}
+        slower = dict(zip(times, (1.22, 1.25, 1.28, 1.24, 1.26, 1.25), strict=True))
+        base = [one("k", ns, grid=grid) for grid, ns in times.items()]
+        new = [one("k", slower[grid] * ns, grid=grid) for grid, ns in times.items()]
+        alike = only(compared(base, new)).changes["time"]
+        again = [one("k", slower[grid] * times[grid] * by, grid=grid) for grid in [*times][4:] for by in (0.9, 1.1)]
+        more = only(compared([*base, launch("k", grid=(99, 1, 1), block=BLOCK)], [*new, *again])).changes["time"]
+        assert alike.basis == more.basis == BETWEEN_SIGNATURES
+        assert (more.low, more.high) == (pytest.approx(alike.low), pytest.approx(alike.high))
+
+    def test_launches_of_equal_times_have_the_interval_of_their_own_shape(self) -> None:
+        change = only(compared(several("k", 100, 100), several("k", 200, 201))).changes["time"]
+        assert change.basis == WITHIN_SIGNATURES
+
+    def test_shapes_of_either_run_alone_whose_launches_take_equal_times_have_no_interval(self) -> None:
+        """The difference between shapes is no noise of launches."""
+        base = several("k", 100, 100, grid=(1, 1, 1)) + several("k", 110, 110, grid=(2, 1, 1))
+        new = several("k", 200, 200, grid=(3, 1, 1)) + several("k", 230, 230, grid=(4, 1, 1))
+        assert only(compared(base, new)).changes["time"].low is None
+
     def test_signatures_launched_once_of_which_one_takes_the_time_have_no_interval_and_trip_a_gate(self) -> None:
         """It was that of all launches, from -99 % to 719 x: a kernel 64 % slower passed for a tiny launch beside it."""
         base = [one("k", 10, grid=(1, 1, 1)), one("k", 1e6)]

@@ -430,3 +430,28 @@ class TestIntervalsOfIterations:
         unknown = taken(SignatureSums, table(*several("gemm", 1.0)))
         parts.merge(unknown)
         assert parts.iterations.total("duration_ns", len(parts.rows)) is None
+
+
+def test_the_sum_of_iterations_has_the_variance_between_them_times_their_number_squared() -> None:
+    """Iterations of 10, 14 and 12 ns: a mean of 12 with the variance 4 / 3, and so a sum of 36 with 12."""
+    launches = [one for number, ns in enumerate((10, 14, 12)) for one in several("k", ns, iteration=number)]
+    sums = taken(SignatureSums, table(*launches))
+    total, variance, freedom = sums.iterations.total("duration_ns", 3) or (0, 0, 0)
+    assert (total, variance, freedom) == (36, pytest.approx(12), 2)
+
+
+def test_iterations_with_more_launches_are_compared_by_the_means_of_their_launches() -> None:
+    base, new = (
+        [
+            one
+            for number, ns in enumerate((100, 102, 98))
+            for one in several("k", *[ns * slower] * each, iteration=number)
+        ]
+        for slower, each in ((1.0, 2), (1.2, 4))
+    )
+    (kernel,) = compared(base, new).kernels
+    time = kernel.changes["time"]
+    assert (time.basis, time.compares) == (OF_ITERATIONS, PER_LAUNCH)
+    assert time.low is not None
+    assert time.high is not None
+    assert 1.1 < time.low < 1.2 < time.high < 1.3
