@@ -10,6 +10,7 @@ import gzip
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -125,7 +126,8 @@ def left_out(learnt: Learnt, one: MeasuredTimes) -> dict[str, Floats]:
             if use.kind == basis:
                 found[basis] = expected_us(kind, use.logs, use.corrections, one.measured)
     if not one.dtype.startswith("bf16") and one.kind not in SOURCES:
-        use = learnt.basis(one.kind, machine, "bf16")
+        others = tuple(e for e in learnt.entries if (e.kind, e.dtype) != (one.kind, one.dtype))
+        use = replace(learnt, entries=others).basis(one.kind, machine, *type_and_rest(one.dtype))
         found[PHYSICS] = expected_us(kind, use.logs, None, one.measured)
     return found
 

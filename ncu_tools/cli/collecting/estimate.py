@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from errno import ENAMETOOLONG
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -267,8 +268,18 @@ def _is_model(name: str) -> bool:
     return ":" in name or own_dtype(name) is not None or name in torchvision_names_unloaded()
 
 
+def _is_there(name: str) -> bool:
+    """Whether a file or folder has this name: none does that is too long for one, as many models with commas are."""
+    try:
+        return Path(name).exists()
+    except OSError as error:
+        if error.errno == ENAMETOOLONG:
+            return False
+        raise
+
+
 def _is_path(target: str) -> bool:
-    if Path(target).exists():
+    if _is_there(target):
         return not target.endswith(".py")
     return Path(target.removesuffix(".gz").removesuffix(".zst")).suffix in REPORT_SUFFIXES
 
@@ -277,7 +288,7 @@ def separated(targets: tuple[str, ...]) -> tuple[str, ...]:
     """The targets one by one where commas stand between them: numbers and types belong to gemm:M,N,K,TYPE and conv:."""
     found: list[str] = []
     for target in targets:
-        is_path = Path(target.partition(":")[0]).exists()
+        is_path = _is_there(target.partition(":")[0])
         for part in map(str.strip, [target] if is_path else target.split(",")):
             if found and is_known_work(found[-1]) and (part[:1].isdigit() or "=" in part or part in KERNEL_TYPES):
                 found[-1] += f",{part}"

@@ -21,6 +21,7 @@ from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS
 from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
+from ncu_tools.model.expected_time.aten_rows import is_quantised
 from ncu_tools.model.expected_time.expected_times import ExpectedTimes, expected_times
 from ncu_tools.model.expected_time.hardware import family_of
 from ncu_tools.model.expected_time.learnt_times import Learnt
@@ -127,20 +128,26 @@ def carried_run(
 
 
 class MeasuredProduct(NamedTuple):
-    """A product C[m, n] = A[m, k] B[k, n] and its mean time."""
+    """A product C[m, n] = A[m, k] B[k, n] and its mean time; `quantised` (1) if A came in its narrow type."""
 
     dtype: str
     m: int
     n: int
     k: int
     time_us: float
+    quantised: float = 0.0
 
 
 def products_measured(launches: pa.Table) -> list[MeasuredProduct]:
     """Every product of a run whose shapes are known."""
     return [
         MeasuredProduct(
-            group.dtype or "", product.m * product.number, product.n, product.k, group.time_ns / group.launches / 1e3
+            group.dtype or "",
+            product.m * product.number,
+            product.n,
+            product.k,
+            group.time_ns / group.launches / 1e3,
+            float(is_quantised(group.operator)),
         )
         for group in _groups(launches)
         if (product := group.product) is not None and not product.is_convolution
@@ -149,10 +156,11 @@ def products_measured(launches: pa.Table) -> list[MeasuredProduct]:
 
 def _products(groups: Sequence[_Group]) -> dict[str, list[Any]]:
     """Products of groups as rows of operators."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("op", "dtype", "m", "n", "k", "number")}
+    columns: dict[str, list[Any]] = {name: [] for name in ("op", "dtype", "m", "n", "k", "number", "quantised")}
     for group in groups:
         if (product := group.product) is not None:
-            values = ("gemm", group.dtype or "", product.m, product.n, product.k, product.number)
+            quantised = int(is_quantised(group.operator))
+            values = ("gemm", group.dtype or "", product.m, product.n, product.k, product.number, quantised)
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
     return columns

@@ -45,6 +45,7 @@ from ncu_tools.model.language.language_estimate import (
     resident_bytes,
     work_of_phase,
 )
+from ncu_tools.model.language.parameter_types import BYTES_PER_PARAMETER
 from ncu_tools.model.language.step_work import StepWork
 
 TF32 = "tensor_tf32"
@@ -263,7 +264,12 @@ def _on(
     )
     expected = None
     if machine is not None and time_operators is not None and is_learnt(phase):
-        expected = expected_model(work.operators, machine, workload.dtype, conv_dtype)
+        its_own = work_of_phase(facts_in(summary), phase, ITS_OWN)
+        saved = its_own.cache_read_bytes - work.read.cache_read_bytes if its_own and work.read else 0.0
+        expected = expected_model(
+            work.operators, machine, workload.dtype, conv_dtype,
+            weight_bytes=BYTES_PER_PARAMETER[types.weights] if types.weights else None, saved_of_cache=max(saved, 0.0),
+        )  # fmt: skip
     if expected is not None and time_model is not None and unit_name is None:
         expected = expected.at_least(time_model / 1e3)
     facts, language = facts_in(summary), None

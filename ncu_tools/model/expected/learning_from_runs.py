@@ -33,10 +33,10 @@ def products_in_csv(path: Path) -> list[MeasuredProduct] | None:
     if "measured_us" not in columns:
         return None
     rows = operator_rows(columns)
-    m, n, k = (rows.sizes[name] for name in "mnk")
+    m, n, k, number, quantised = (rows.sizes[name] for name in ("m", "n", "k", "number", "quantised"))
     times = [_number(text) for text in columns["measured_us"]]
     return [
-        MeasuredProduct(rows.dtypes[at], int(m[at]), int(n[at]), int(k[at]), times[at])
+        MeasuredProduct(rows.dtypes[at], int(m[at] * number[at]), int(n[at]), int(k[at]), times[at], quantised[at])
         for at in range(len(rows))
         if rows.failed[at] is None and rows.kinds[at] == GEMM and times[at] > 0
     ]
@@ -56,12 +56,12 @@ def learnt_from_products(
 
     Raises `WrongUsage` if no type on any machine has enough products of known shapes, or its peak is not known.
     """
-    times: dict[tuple[str, str], list[tuple[int, int, int, float]]] = {}
+    times: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     machines = {machine.id: machine for _, machine in runs}
     for products, machine in runs:
-        for dtype, m, n, k, us in products:
-            if dtype in types() and types()[dtype].like:
-                times.setdefault((machine.id, types()[dtype].like), []).append((m, n, k, us))
+        for dtype, *product in products:
+            if dtype in types():
+                times.setdefault((machine.id, types()[dtype].like or dtype), []).append(tuple(product))
     entries: list[LearntEntry] = []
     errors: list[dict[str, Any]] = []
     unknown: list[str] = []
@@ -71,8 +71,8 @@ def learnt_from_products(
             unknown.append(hardware)
         if len(rows) < FEWEST or isinstance(hardware, str):
             continue
-        m, n, k, us = np.array(rows, dtype=float).T
-        measured = TimedOperators(hardware, gemm_work(m, n, k, types()[dtype]), us)
+        m, n, k, us, quantised = np.array(rows, dtype=float).T
+        measured = TimedOperators(hardware, gemm_work(m, n, k, types()[dtype], quantised=quantised), us)
         entry, before, after = learnt_from_few("gemm", machines[name], dtype, measured, known)
         entries.append(entry)
         errors.append({

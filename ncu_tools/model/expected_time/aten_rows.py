@@ -21,6 +21,7 @@ PYTORCH_TYPES = {
 }  # fmt: skip
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "cudnn_convolution")
 HEADS_FIRST, ROWS_FIRST = ("scaled_dot_product",), ("flash_attention_forward", "efficient_attention_forward")
+QUANTISED = ("_scaled_mm", "_int_mm")
 LISTS = ("cat", "stack")
 ALIASES = {"layer_norm": "native_layer_norm", "softmax": "_softmax", "log_softmax": "_log_softmax"}
 """Operators of many kernels -> the one of their forward pass that has a formula."""
@@ -47,6 +48,11 @@ def name_of(op: str) -> str:
     return f"aten::{plain[0]}" if plain and plain[0] else op
 
 
+def is_quantised(op: str | None) -> bool:
+    """Whether a product takes activations in its narrow type, which another operator has turned into it."""
+    return op is not None and name_of(op).partition("::")[2] in QUANTISED
+
+
 def aten_work(op: str, dtype: str, shapes: object, settings: Mapping[str, str]) -> AtenWork | str:
     """The work of a row, or why it is not known."""
     name = name_of(op)
@@ -61,7 +67,9 @@ def aten_work(op: str, dtype: str, shapes: object, settings: Mapping[str, str]) 
         if plain in CONVOLUTIONS:
             return _convolution(name, arguments, settings)
         product = product_of(name, [one for one in arguments if one], 1.0)
-        return _of_product(product) if product is not None else _movement(name, dtype, arguments)
+        if product is None:
+            return _movement(name, dtype, arguments)
+        return _of_product(product, quantised=is_quantised(name))
     except (UnknownWork, ValueError, IndexError, OverflowError) as error:
         return f"the shapes of {name} do not tell its work: {error}"
 
@@ -89,9 +97,10 @@ def _shape(sizes: Sequence[Any]) -> Shape:
     return found
 
 
-def _of_product(product: Product) -> AtenWork:
+def _of_product(product: Product, *, quantised: bool = False) -> AtenWork:
     return AtenWork("gemm", {
         "m": product.m, "n": product.n, "k": product.k, "number": product.number, "distinct": product.distinct,
+        **({"quantised": 1.0} if quantised else {}),
     })  # fmt: skip
 
 
@@ -147,7 +156,7 @@ def _attention(name: str, tensors: Sequence[Shape], settings: Mapping[str, str])
     kind = "attention_generation" if rows == 1 else "attention_context"
     return AtenWork(kind, {
         "batch": batch, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "query": rows,
-        "context": keys - rows, "window": 0, "causal": float(causal),
+        "context": keys - rows, "window": 0, "causal": float(causal), "writes": 0,
     })  # fmt: skip
 
 

@@ -58,11 +58,12 @@ GENERATION_NUMBERS = {
 def attention_work(sizes: dict[str, Floats], stored: Stored, cached: Stored) -> Work:
     """The columns of attention in one type, with keys and values in another. `keys` are all that a query could see.
 
-    Without `causal` (1 or 0) among the sizes, every row is causal.
+    Without `causal` (1 or 0) among the sizes, every row is causal, and without `writes` (1 or 0) it puts its keys and
+    values into a cache, as serving engines do.
     """
-    names = ("batch", "heads", "kv_heads", "head_dim", "query", "context", "window", "causal")
-    all_causal = {"causal": np.ones_like(sizes["query"])}
-    columns = {name: np.asarray((all_causal | sizes)[name], np.float32) for name in names}
+    names = ("batch", "heads", "kv_heads", "head_dim", "query", "context", "window", "causal", "writes")
+    usual = {name: np.ones_like(sizes["query"]) for name in ("causal", "writes")}
+    columns = {name: np.asarray((usual | sizes)[name], np.float32) for name in names}
     keys = columns["query"] + columns["context"]
     window = np.where(columns["window"] > 0, columns["window"], np.inf)
     widths = {"element": min(stored.a, 2.0), "cached": min(cached.a, 2.0), "out": stored.out}
@@ -119,7 +120,7 @@ def _context(
     new = 2 * work["batch"] * work["kv_heads"] * query * width * (2 + work["cached"])
     bandwidth = hardware.dram * dram
     moving = moved / bandwidth
-    writing = write * new / bandwidth + head * work["batch"] * work["kv_heads"] / hardware.sms
+    writing = write * work["writes"] * new / bandwidth + head * work["batch"] * work["kv_heads"] / hardware.sms
     both = _soft_maximum(in_sms, moving, overlap)
     parts = {
         "computing": waves * products * steps, "softmax": waves * exponentials * steps, "moving": moving,

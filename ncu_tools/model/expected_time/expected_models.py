@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.model.expected_time.expected_times import expected_times
-from ncu_tools.model.expected_time.hardware import Hardware, types
+from ncu_tools.model.expected_time.hardware import Hardware, family_of, types, unit_of
 from ncu_tools.model.expected_time.learning import bounds
 from ncu_tools.model.expected_time.learnt_times import Learnt, shipped
 from ncu_tools.model.expected_time.model_time import MODEL
-from ncu_tools.model.expected_time.model_work import ModelOperator, model_work
+from ncu_tools.model.expected_time.model_work import ModelOperator, model_work, whole_attention
 from ncu_tools.model.expected_time.operator_rows import operator_rows
 from ncu_tools.model.expected_time.operator_shapes import Product
+from ncu_tools.model.expected_time.physics import Floats
 
 EAGER, COMPILED = ", eager", ", compiled"
 LEARNT_PHASES = ("forward", "prefill", "decode")
@@ -66,24 +67,66 @@ def is_learnt(phase: str | None) -> bool:
     return phase in LEARNT_PHASES
 
 
+MEASURED_CHANNELS_LAST = ("7.0", "7.5")
+"""Families whose models were measured in channels-last in 16 bits, as NVIDIA's examples run them.
+
+PyTorch's own layout is the other one, and tensor cores want channels-last, so that cuDNN turns images there and back
+(docs.nvidia.com/deeplearning/performance/dl-performance-convolutional, "Tensor Layouts In Memory"). Times of models on
+other GPUs were measured in PyTorch's layout, and have it in them.
+"""
+
+
+def _turns(machine: Machine, convolutions: str) -> bool:
+    on_tensor_cores = unit_of(machine, convolutions).startswith("tensor")
+    return on_tensor_cores and family_of(machine) in MEASURED_CHANNELS_LAST
+
+
+def _with_cache_of_fewer_bytes(operators: Sequence[ModelOperator], saved: float) -> list[ModelOperator]:
+    """The operators with attention that reads `saved` bytes less of its cache."""
+    attention = sum(one.moved for one in operators if one.group == "attention")
+    share = min(saved / attention, 1.0) if attention else 0.0
+    return [
+        one._replace(moved=one.moved * (1 - share)) if one.group == "attention" else one for one in operators
+    ]  # fmt: skip
+
+
 def expected_model(
-    operators: Sequence[ModelOperator], machine: Machine, dtype: str, convolutions: str | None
-) -> ExpectedModel | None:
-    """The expected time of the operators of a model; None on a machine that is no GPU with known rates and SMs."""
+    operators: Sequence[ModelOperator], machine: Machine, dtype: str, convolutions: str | None,
+    *, weight_bytes: float | None = None, saved_of_cache: float = 0.0,
+) -> ExpectedModel | None:  # fmt: skip
+    """The expected time of the operators of a model; None on a machine that is no GPU with known rates and SMs.
+
+    `weight_bytes` are those of a weight where weights alone have another type, and `saved_of_cache` how many bytes
+    fewer of a KV cache are read than operators count.
+    """
     learnt = shipped()
     if dtype not in types():
         return None
+    operators = _with_cache_of_fewer_bytes(whole_attention(operators), saved_of_cache) if saved_of_cache else operators
     if len(operators) == 1 and (product := operators[0].product) is not None and product.number == 1:
         return _of_one(product, machine, dtype if not product.is_convolution else convolutions or dtype, learnt)
-    found = []
-    for how in (EAGER, COMPILED):
-        work = model_work(operators, machine, dtype, convolutions or dtype, learnt, compiled=how == COMPILED)
-        if isinstance(work, str):
-            return None
-        basis = learnt.basis("model", machine, dtype, how)
-        times = MODEL.best(NOTHING, work, basis.logs)[0]
-        found.append((times, basis))
-    (eager, basis), (compiled, _) = found
-    low, high = bounds(eager, basis.spread)
-    us = float(eager[0])
-    return ExpectedModel(us, float(low[0]), float(high[0]), min(float(compiled[0]), us), basis.words)
+    layers = convolutions or dtype
+    turns = _turns(machine, layers)
+    eager = model_work(operators, machine, dtype, layers, learnt, turns=turns, weight_bytes=weight_bytes)
+    compiled = model_work(operators, machine, dtype, layers, learnt, compiled=True, weight_bytes=weight_bytes)
+    if isinstance(eager, str) or isinstance(compiled, str):
+        return None
+    basis = learnt.basis("model", machine, dtype, EAGER)
+    expected = MODEL.best(NOTHING, eager, basis.logs)[0]
+    low, high = bounds(expected, basis.spread)
+    quick, slow = (float(MODEL.best(NOTHING, eager, logs)[0][0]) for logs in _on_other_hosts(learnt, basis.logs))
+    of_compiled = float(MODEL.best(NOTHING, compiled, learnt.basis("model", machine, dtype, COMPILED).logs)[0][0])
+    us = float(expected[0])
+    return ExpectedModel(
+        us, min(float(low[0]), quick), max(float(high[0]), slow), min(of_compiled, us), basis.words
+    )  # fmt: skip
+
+
+def _on_other_hosts(learnt: Learnt, logs: Floats) -> list[Floats]:
+    """The numbers of a model with the quickest and the slowest host among those measured: a host is no GPU's own."""
+    place = list(MODEL.numbers).index("host_us")
+    hosts = [float(one.logs[place]) for one in learnt.entries if one.kind == "model" and one.dtype.endswith(EAGER)]
+    found = [logs.copy(), logs.copy()]
+    for one, host in zip(found, (min(hosts, default=logs[place]), max(hosts, default=logs[place])), strict=True):
+        one[place] = host
+    return found

@@ -111,8 +111,10 @@ def _rounded(column: Floats) -> list[float | None]:
 def work_of(kind: str, dtype: str, cached: str, sizes: dict[str, Floats]) -> Work:
     """The columns that the physics of a kind takes."""
     if kind == GEMM:
-        m, n, k, number, distinct = (sizes[name] for name in ("m", "n", "k", "number", "distinct"))
-        return gemm_work(m, n, k, types()[dtype], number, distinct)
+        m, n, k, number, distinct, quantised = (
+            sizes[name] for name in ("m", "n", "k", "number", "distinct", "quantised")
+        )
+        return gemm_work(m, n, k, types()[dtype], number, distinct, quantised)
     if kind == MOVEMENT:
         return movement_work(sizes["moved"], sizes["rearranges"])
     return attention_work(sizes, types()[dtype], types()[cached])
@@ -132,12 +134,16 @@ def _fill(
     expected, choice = kind.physics.best(hardware, work, basis.logs)
     numbers = [float(value) for value in np.exp(basis.logs)]
     parts = kind.physics.parts(hardware, work, numbers, list(kind.physics.choices[choice].T))[1]
+    shift: Floats | float = 1.0
     if basis.corrections is not None:
-        expected = expected * np.exp(corrections_at(kind.grids, kind.coordinates(work), basis.corrections))
+        shift = np.exp(corrections_at(kind.grids, kind.coordinates(work), basis.corrections))
+    expected = expected * shift
     at_best = kind.at_best(hardware, work).astype(np.float64)
     if basis.kind != MEASURED:
         expected = np.maximum(expected, at_best)
     low, high = bounds(expected, basis.spread)
+    if basis.cool is not None:
+        low = np.minimum(low, bounds(kind.physics.best(hardware, work, basis.cool)[0] * shift, basis.spread)[0])
     if basis.kind != MEASURED:
         low = np.maximum(low, at_best)
     for column, values in zip(

@@ -38,9 +38,9 @@ NUMBERS = {
     "peak": PhysicalNumber(0.85, 0.2, 1.3, "share of the peak that large tiles reach"),
     "dram": PhysicalNumber(0.85, 0.3, 1.2, "share of the DRAM bandwidth that is reached"),
     "launch_us": PhysicalNumber(2, 0.3, 60, "us of an operator that does nothing: launch, prologue, end"),
-    "load": PhysicalNumber(55, 5, 1500, "FLOPs at the peak in the time in which a byte comes from L2 into an SM"),
+    "load": PhysicalNumber(55, 0.5, 1500, "FLOPs at the peak in the time in which a byte comes from L2 into an SM"),
     "step": PhysicalNumber(
-        0.12, 0.003, 2, "time of a step along k that is not hidden, by that of a large tile at the peak"
+        0.12, 0.0003, 2, "time of a step along k that is not hidden, by that of a large tile at the peak"
     ),
     "quantise": PhysicalNumber(2, 0.05, 40, "passes over the activations to turn them into the type"),
     "overlap": PhysicalNumber(3, 0.8, 12, "exponent of the soft maximum of computing and moving"),
@@ -56,15 +56,18 @@ NUMBERS = {
 
 
 def gemm_work(
-    m: Floats, n: Floats, k: Floats, stored: Stored, number: Floats | float = 1.0, distinct: Floats | float = 1.0
-) -> Work:
+    m: Floats, n: Floats, k: Floats, stored: Stored, number: Floats | float = 1.0, distinct: Floats | float = 1.0,
+    quantised: Floats | float = 0.0,
+) -> Work:  # fmt: skip
     """The columns of products of one data type.
 
     `number` products are computed at once: a batch, or the groups of a convolution. `distinct` is the share of the
-    elements of A that differ: a convolution reads its image once, and a product of m x k once for each tap.
+    elements of A that differ: a convolution reads its image once, and a product of m x k once for each tap. Activations
+    that are `quantised` (1) come in the type, and need not be turned into it.
     """
-    columns = {"m": m, "n": n, "k": k, "number": number, "distinct": distinct}
-    widths = {"a": stored.a, "b": stored.b, "out": stored.out, "quantises": float(stored.quantises)}
+    turned = float(stored.quantises) * (1 - np.asarray(quantised))
+    columns = {"m": m, "n": n, "k": k, "number": number, "distinct": distinct, "quantises": turned}
+    widths = {"a": stored.a, "b": stored.b, "out": stored.out}
     size = np.shape(m)
     sizes = {name: np.broadcast_to(np.asarray(column, np.float32), size) for name, column in columns.items()}
     return sizes | {name: np.full(len(sizes["m"]), width, np.float32) for name, width in widths.items()}

@@ -43,6 +43,8 @@ class Hardware(NamedTuple):
 def hardware_of(machine: Machine, dtype: str) -> Hardware | str:
     """The hardware that computes `dtype` on a machine, or the reason why it is not known."""
     unit = next((unit for unit in types()[dtype].units if unit in machine.rates), None)
+    if unit is None and dtype in machine.rates:
+        return f"{machine.id} has no tensor cores for {dtype}, and times without them are not known"
     if unit is None:
         return f"no peak for {dtype} is known of {machine.id}"
     if DRAM not in machine.rates:
@@ -69,3 +71,15 @@ def family_of(machine: Machine) -> str:
     """The family of a machine: the first compute capability in it, or the machine's own."""
     capability = machine.compute_capability or ""
     return next((family[0] for family in FAMILIES if capability in family), capability)
+
+
+TWICE_THE_EXPONENTIALS = ("10.3",)
+"""Compute capabilities whose SMs compute twice as many exponentials as others (16 a clock).
+
+NVIDIA says so of Blackwell Ultra: developer.nvidia.com/blog/making-softmax-more-efficient-with-nvidia-blackwell-ultra.
+"""
+
+
+def exponentials_of(machine: Machine) -> float:
+    """Exponentials that an SM computes in a clock, by those of most GPUs."""
+    return 2.0 if machine.compute_capability in TWICE_THE_EXPONENTIALS else 1.0

@@ -21,7 +21,14 @@ from ncu_launch.files.toml_tables import tomllib
 
 from ncu_tools.ceilings.machine_files import Machine, machines
 from ncu_tools.model.expected_time.corrections import size_of
-from ncu_tools.model.expected_time.hardware import WITHOUT_WAITING, family_of, hardware_of, types, unit_of
+from ncu_tools.model.expected_time.hardware import (
+    WITHOUT_WAITING,
+    exponentials_of,
+    family_of,
+    hardware_of,
+    types,
+    unit_of,
+)
 from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.physics import Floats
 
@@ -55,13 +62,17 @@ class LearntEntry:
 
 @dataclass(frozen=True)
 class Basis:
-    """What the times of a machine and type stand on: `kind` is one of `MEASURED` to `PHYSICS`, `words` for people."""
+    """What the times of a machine and type stand on: `kind` is one of `MEASURED` to `PHYSICS`, `words` for people.
+
+    `cool` are the numbers of a board before its power limit bites, where that lowers its clock.
+    """
 
     kind: str
     words: str
     logs: Floats
     corrections: Floats | None
     spread: Spread
+    cool: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,8 @@ class Learnt:
         words = f"its siblings {who}" if kin else "GPUs of other families"
         weights = [_alike(machine, group, dtype) for group in known]
         corrections = np.average(tables, axis=0, weights=weights) if tables else None
-        spread = self.unknown.get((kind, basis, entries[0].dtype)) or self.unknown.get(
+        tried = basis if nearest or len({one.machine for one in kin}) > 1 else FAMILIES
+        spread = self.unknown.get((kind, tried, entries[0].dtype)) or self.unknown.get(
             (kind, FAMILIES, "bf16"), entries[0].spread
         )
         return Basis(basis, words, logs, corrections, spread)
@@ -133,11 +145,27 @@ class Learnt:
     def _of_another_type(self, kind: str, machine: Machine, dtype: str, also: str) -> Basis:
         """Physics of 16 bits, which every GPU was measured in, without its corrections; else with the usual numbers."""
         words = f"physics alone, no times of {dtype} are known"
-        if not any((one.kind, one.dtype) == (kind, "bf16" + also) for one in self.entries):
+        measured = [one for one in self.entries if (one.kind, one.dtype) == (kind, "bf16" + also)]
+        if not measured:
             return Basis(PHYSICS, words, KINDS[kind].physics.start, None, ())
-        found = self.basis(kind, machine, "bf16", also)
-        found = _within_power(found, kind, machine, dtype)
-        return Basis(PHYSICS, words, found.logs, None, self.unknown.get((kind, PHYSICS, "bf16"), found.spread))
+        turned = [_in_type(one, dtype) for one in measured]
+        own = next((one for one in turned if one.machine == machine.id), None)
+        logs = own.logs if own is not None else self._of_others(kind, machine, turned, dtype).logs
+        spread = self.unknown.get((kind, PHYSICS, "bf16"), measured[0].spread)
+        return _within_power(Basis(PHYSICS, words, logs, None, spread), kind, machine, dtype)
+
+
+BY_PEAK = ("load", "step", "softmax")
+"""Numbers that are times by the peak, of what another type takes as long for: a byte into an SM, a wait, an e^x."""
+
+
+def _in_type(one: LearntEntry, dtype: str) -> LearntEntry:
+    """An entry of 16 bits as it is in another type of the same machine, whose unit has another peak."""
+    machine, names, logs = machines()[one.machine], list(KINDS[one.kind].physics.numbers), one.logs.copy()
+    own, other = hardware_of(machine, "bf16"), hardware_of(machine, dtype)
+    if not isinstance(own, str) and not isinstance(other, str):
+        logs[[names.index(name) for name in BY_PEAK if name in names]] += np.log(other.flops / own.flops)
+    return replace(one, logs=logs)
 
 
 def _with_the_quickest_host(logs: Floats, entries: Sequence[LearntEntry]) -> Floats:
@@ -149,7 +177,7 @@ def _with_the_quickest_host(logs: Floats, entries: Sequence[LearntEntry]) -> Flo
 
 
 def _within_power(basis: Basis, kind: str, machine: Machine, dtype: str) -> Basis:
-    """No more of the peak than a board's power limit leaves: that of other boards does not hold for it."""
+    """No more of the peak than a board's power limit leaves in long runs: that of other boards does not hold for it."""
     names = list(KINDS[kind].physics.numbers)
     rate = machine.rates.get(unit_of(machine, dtype))
     if rate is None or rate.sustained is None or "peak" not in names:
@@ -157,7 +185,7 @@ def _within_power(basis: Basis, kind: str, machine: Machine, dtype: str) -> Basi
     logs = basis.logs.copy()
     place = names.index("peak")
     logs[place] = min(logs[place], np.log(rate.sustained / rate.value))
-    return replace(basis, logs=logs)
+    return replace(basis, logs=logs, cool=basis.logs)
 
 
 MOST_OF_PEAK = 0.9
@@ -167,9 +195,10 @@ SAME_CLOCK = 0.15
 
 
 def _on_board(machine: Machine, one: LearntEntry, dtype: str) -> Floats:
-    """The numbers of an entry as they are on another board, which has its own power for a FLOP and its own check bits.
+    """The numbers of an entry as they are on another board: its power for a FLOP, its check bits, its exponentials.
 
-    Power goes with the cube of the clock, as voltage goes with the clock too.
+    Power goes with the cube of the clock, as voltage goes with the clock too. An SM computes as many exponentials at a
+    time as any other, however fast its products are.
     """
     other, names, logs = machines()[one.machine], list(KINDS[one.kind].physics.numbers), one.logs.copy()
     if "dram" in names:
@@ -177,6 +206,9 @@ def _on_board(machine: Machine, one: LearntEntry, dtype: str) -> Floats:
     mine, its = hardware_of(machine, dtype), hardware_of(other, dtype)
     if "peak" not in names or isinstance(mine, str) or isinstance(its, str):
         return logs
+    if "softmax" in names:
+        faster = mine.flops / mine.sms / (its.flops / its.sms) * exponentials_of(other) / exponentials_of(machine)
+        logs[names.index("softmax")] += np.log(faster)
     if machine.power_w is not None and other.power_w is not None:
         faster = np.log(machine.power_w / mine.flops / (other.power_w / its.flops)) / 3
         place = names.index("peak")

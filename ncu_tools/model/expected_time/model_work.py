@@ -12,7 +12,7 @@ import numpy as np
 
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.model.expected_time.gemm_time import gemm_work
-from ncu_tools.model.expected_time.hardware import hardware_of, types
+from ncu_tools.model.expected_time.hardware import hardware_of, types, unit_of
 from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.learnt_times import Learnt
 from ncu_tools.model.expected_time.model_time import GROUPS
@@ -27,6 +27,8 @@ TAKEN_APART, PRODUCTS = "_safe_softmax", ("bmm", "matmul")
 BESIDE = ("_to_copy", "mul", "clone")
 INTEGERS = "_int_mm"
 """A product whose operations are no FLOPs."""
+TURNED = ("pointwise", "convolutions")
+"""Groups of convolutions that tensor cores compute, on images in channels-last."""
 FEW_CHANNELS = 8
 """Channels of a group of a convolution below which tensor cores are not used well, and bytes decide."""
 
@@ -112,32 +114,51 @@ def fused(operators: Sequence[ModelOperator]) -> list[ModelOperator]:
     return found
 
 
+def _group_on(operator: ModelOperator, *, on_tensor_cores: bool) -> str:
+    """The group that an operator is timed with: on CUDA cores, convolutions in groups have kernels of their own."""
+    group = operator.group
+    product = operator.product if group in TURNED and not on_tensor_cores else None
+    return "grouped" if product is not None and product.number > 1 else group
+
+
+TURNS = 2.0
+"""How often an image is read and written to be turned, once each."""
+
+
 def model_work(
     operators: Sequence[ModelOperator], machine: Machine, dtype: str, convolutions: str, learnt: Learnt,
-    *, compiled: bool = False,
+    *, compiled: bool = False, turns: bool = False, weight_bytes: float | None = None,
 ) -> dict[str, Floats] | str:  # fmt: skip
     """Microseconds of each group of operators on a machine, or why they are not known.
 
-    `dtype` is that of products, `convolutions` that of convolutions: TF32 where PyTorch computes FP32 so.
+    `dtype` is that of products, `convolutions` that of convolutions: TF32 where PyTorch computes FP32 so. With `turns`,
+    images of convolutions and their results are turned to channels-last and back, which moves data. `weight_bytes` are
+    those of a weight of a product, where it is not the type's.
     """
     operators = whole_attention(operators)
     operators = fused(operators) if compiled else operators
+    on_tensor_cores = unit_of(machine, convolutions).startswith("tensor")
+    grouped = [(one, _group_on(one, on_tensor_cores=on_tensor_cores)) for one in operators]
     sums = dict.fromkeys(GROUPS, 0.0)
     for kind, name in (("products", dtype), ("pointwise", convolutions), ("convolutions", convolutions)):
         hardware = hardware_of(machine, name)
         if isinstance(hardware, str):
             return hardware
-        products = [one.product for one in operators if one.group == kind]
+        products = [one.product for one, group in grouped if group == kind]
         known = [one for one in products if one is not None]
         if known:
             sizes = [(one.m, one.n, one.k, one.number, one.distinct) for one in known]
             m, n, k, number, distinct = np.array(sizes, float).T
             basis = learnt.basis("gemm", machine, name)
-            work = gemm_work(m, n, k, types()[name], number, distinct)
+            stored = types()[name]
+            if weight_bytes is not None and kind == "products":
+                stored = stored._replace(b=weight_bytes)
+            work = gemm_work(m, n, k, stored, number, distinct)
             sums[kind] = float(KINDS["gemm"].physics.best(hardware, work, basis.logs)[0].sum())
     peak = hardware_of(machine, dtype)
-    for one in operators:
-        group = one.group
+    for one, group in grouped:
+        if turns and group in TURNED:
+            sums["moving"] += TURNS * one.moved / machine.rates[DRAM].value * 1e6
         if group in (*MOVED, "grouped", "attention") and not isinstance(peak, str):
             moving = one.moved / machine.rates[DRAM].value * 1e6
             sums[group] += max(moving, one.flops / peak.flops) if group == "attention" else moving

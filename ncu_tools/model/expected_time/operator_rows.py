@@ -24,10 +24,10 @@ Columns = Mapping[str, Sequence[Any]]
 
 GEMM, CONTEXT, GENERATION, MOVEMENT = "gemm", "attention_context", "attention_generation", "movement"
 SIZES: dict[str, dict[str, float | str | None]] = {
-    GEMM: {"m": None, "n": None, "k": None, "number": 1.0},
+    GEMM: {"m": None, "n": None, "k": None, "number": 1.0, "quantised": 0.0},
     CONTEXT: {
         "batch": None, "heads": None, "kv_heads": "heads", "head_dim": None, "query": None, "context": 0.0,
-        "window": 0.0, "causal": 1.0,
+        "window": 0.0, "causal": 1.0, "writes": 1.0,
     },
     GENERATION: {
         "batch": None, "heads": None, "kv_heads": "heads", "head_dim": None, "query": 1.0, "context": None,
@@ -37,7 +37,7 @@ SIZES: dict[str, dict[str, float | str | None]] = {
 """Sizes of each kind of operators: None where a row needs them, else the default or the size that is the default."""
 OF_ATEN: dict[str, float] = {"distinct": 1.0, "moved": 0.0, "rearranges": 0.0}
 """Sizes that only the formulas of ATen operators give, with those of all other rows."""
-CAN_BE_ZERO = ("context", "window", "causal")
+CAN_BE_ZERO = ("context", "window", "causal", "writes", "quantised")
 ALIASES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "float64": "fp64",
     "double": "fp64", "fp4": "nvfp4", "float8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8",

@@ -13,10 +13,16 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.collecting.estimate import measured_runs
 from ncu_tools.cli.tables.carried_picture import scene_of_carried
-from ncu_tools.model.expected.carried_run import WITHIN, CarriedKernel, carried_run, products_measured
+from ncu_tools.model.expected.carried_run import (
+    WITHIN,
+    CarriedKernel,
+    MeasuredProduct,
+    carried_run,
+    products_measured,
+)
 from ncu_tools.model.expected.learning_from_runs import learnt_from_products, products_in_csv
 from ncu_tools.model.expected_time.expected_times import expected_times
-from ncu_tools.model.expected_time.learnt_times import read, shipped, written
+from ncu_tools.model.expected_time.learnt_times import MEASURED, read, shipped, written
 from ncu_tools.model.expected_time.operator_rows import operator_rows
 from tests.conftest import ROOT, SHARED
 from tests.support.called_here import called_here
@@ -104,9 +110,26 @@ class TestLearning:
         assert told["error_after"] < 0.2
         assert read(written(learnt), "mine").entries[0].points == 10
 
+    @pytest.mark.parametrize("dtype", ["fp32", "tf32", "int8"])
+    def test_is_of_types_too_that_no_shipped_times_stand_for(self, dtype: str) -> None:
+        products = [MeasuredProduct(dtype, 2**m, 4096, 4096, 100.0 * 2**m) for m in range(1, 11)]
+        learnt, (told,) = learnt_from_products([(products, find_machine("h100-sxm"))], shipped(), "a test")
+        assert (told["dtype"], told["learnt_points"]) == (dtype, 10)
+        assert learnt.basis("gemm", find_machine("h100-sxm"), dtype).kind == MEASURED
+
+    def test_knows_how_many_products_a_row_is_and_in_what_type_its_activations_come(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text(
+            "op,dtype,m,n,k,number,quantised,measured_us\ngemm,fp8,8,16,32,4,1,9\n", "utf-8"
+        )
+        assert products_in_csv(tmp_path / "a.csv") == [MeasuredProduct("fp8", 32, 16, 32, 9.0, 1.0)]
+
+    def test_from_a_trace_knows_that_a_scaled_product_turns_no_activations(self) -> None:
+        scaled = GEMM | {"operator": "aten::_scaled_mm"}
+        assert products_measured(pa.Table.from_pylist([scaled]))[0].quantised == 1
+
     def test_from_too_few_products_is_refused(self) -> None:
         products = products_measured(pa.Table.from_pylist([GEMM]))
-        assert products[0][1:] == (4096, 4096, 4096, 400.0)
+        assert products[0][1:] == (4096, 4096, 4096, 400.0, 0.0)
         with pytest.raises(WrongUsage, match="at most 1 products of one type"):
             learnt_from_products([(products, find_machine("b200"))], shipped(), "a test")
 

@@ -416,6 +416,17 @@ def test_targets_with_commas_between_are_estimated_one_by_one() -> None:
     assert [row["target"] for row in listed] == ["alexnet", "gemm:64,64,64,bf16", "resnet18"]
 
 
+def test_more_targets_than_a_file_name_has_letters_are_estimated() -> None:
+    many = ",".join(f"gemm:64,64,{depth},bf16" for depth in range(16, 48))
+    assert len(rows(many, "--phase", "forward")) == 32
+
+
+def test_weights_of_fewer_bytes_are_expected_in_less_time() -> None:
+    sizes = ("--phase", "decode", "--context-length", "512", "--dtype", "bf16", "--machine", "a100")
+    (own,), (packed,) = rows("hf:gpt2", *sizes), rows("hf:gpt2", *sizes, "--weights", "int4", "--kv-cache", "int8")
+    assert packed["compiled_ns"] < own["compiled_ns"]
+
+
 def test_the_name_of_a_family_is_its_usual_board_and_a_note_names_it_and_the_others() -> None:
     answer = printed("alexnet", "--phase", "forward", "--machine", "h100,A100")
     assert [row["machine"] for row in answer["rows"]] == ["h100-sxm", "a100-sxm4-80gb"]

@@ -112,6 +112,20 @@ class TestTimes:
                       shapes=["", "64x96 96x32"])  # fmt: skip
         assert found.expected_us[0] == found.expected_us[1]
 
+    def test_of_a_scaled_product_are_without_turning_its_activations(self) -> None:
+        found = times(op=["gemm", "gemm", "aten::_scaled_mm"], dtype=["fp8"] * 3, m=["4096", "4096", ""],
+                      n=["512", "512", ""], k=["4096", "4096", ""], quantised=["1", "0", ""],
+                      shapes=["", "", "4096x4096 4096x512"])  # fmt: skip
+        assert found.expected_us[2] == found.expected_us[0] < found.expected_us[1]
+
+    def test_of_attention_are_without_writing_a_cache(self) -> None:
+        found = times(
+            op=["attention_context", "aten::_scaled_dot_product_flash_attention"], dtype=["bf16"] * 2,
+            batch=["8", ""], heads=["32", ""], head_dim=["128", ""], query=["512", ""], causal=["1", "1"],
+            writes=["0", ""], shapes=["", "8x32x512x128 8x32x512x128 8x32x512x128"],
+        )  # fmt: skip
+        assert found.expected_us[0] == found.expected_us[1]
+
     def test_of_a_batch_are_longer_than_of_one_and_shorter_than_one_by_one(self) -> None:
         one, batch = times(
             op=["mm", "bmm"], dtype=["bf16"] * 2, shapes=["256x256 256x256", "64x256x256 64x256x256"]

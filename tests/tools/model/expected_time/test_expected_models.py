@@ -117,3 +117,71 @@ def test_a_gpu_that_was_not_measured_has_the_quickest_host_of_those_that_were() 
     found = shipped().basis("model", find_machine("b200"), "bf16", ", eager").logs[place]
     alike = [one for one in shipped().entries if (one.kind, one.dtype) == ("model", "bf16, eager")]
     assert found == min(one.logs[place] for one in alike)
+
+
+class TestConvolutionsInSixteenBits:
+    """Turned to channels-last and back, where the numbers were learnt from models that are in it."""
+
+    def work(self, *, turns: bool) -> dict[str, np.ndarray]:
+        found = model_work([WIDE, POINTWISE, DEPTHWISE], find_machine("t4"), "fp16", "fp16", shipped(), turns=turns)
+        assert not isinstance(found, str)
+        return found
+
+    def test_move_their_images_twice_more(self) -> None:
+        turned = self.work(turns=True)["moving"][0] - self.work(turns=False)["moving"][0]
+        assert turned == pytest.approx(2 * (WIDE.moved + POINTWISE.moved) / 320e9 * 1e6, rel=1e-3)
+
+    @pytest.mark.parametrize(
+        ("machine", "dtype", "turned"),
+        [("t4", "fp16", True), ("v100-sxm2-16gb", "fp16", True), ("t4", "fp32", False), ("rtx-4090", "fp16", False)],
+    )
+    def test_do_so_on_tensor_cores_of_volta_and_turing(self, machine: str, dtype: str, turned: bool) -> None:
+        convolutions = [WIDE._replace(moved=1e9)] * 9
+        one, same = (
+            expected_model(some, find_machine(machine), dtype, None)
+            for some in (convolutions, [one._replace(moved=2e9) for one in convolutions])
+        )
+        assert one is not None
+        assert same is not None
+        assert (same.expected_us > one.expected_us) is turned
+        assert same.compiled_us == one.compiled_us or not turned
+
+
+def test_convolutions_in_groups_are_no_products_on_cuda_cores() -> None:
+    groups = ModelOperator("aten::convolution", "8x256x28x28 256x16x3x3", 2.0 * 8 * 28 * 28 * 256 * 16 * 9, 6e6)
+    cuda, tensor = (model_work([groups], find_machine("t4"), one, one, shipped()) for one in ("fp32", "fp16"))
+    assert not isinstance(cuda, str)
+    assert not isinstance(tensor, str)
+    assert (cuda["grouped"][0] > 0, cuda["convolutions"][0]) == (True, 0)
+    assert (tensor["grouped"][0], tensor["convolutions"][0] > 0) == (0, True)
+
+
+class TestWeightsAndCachesOfOtherTypes:
+    SKINNY = ModelOperator("aten::addmm", "4096 1x4096 4096x4096", 2 * 4096.0**2, 2 * 4096.0**2)
+
+    @pytest.mark.parametrize("machine", ["a100-sxm4-80gb", "t4"])
+    def test_are_read_in_less_time(self, machine: str) -> None:
+        layers = [self.SKINNY] * 40
+        times = [
+            expected_model(layers, find_machine(machine), "fp16", None, weight_bytes=each) for each in (None, 1.0, 0.5)
+        ]
+        own, bytes_each, halves = (one.compiled_us for one in times if one is not None)
+        assert halves < bytes_each < own
+
+    def test_of_a_cache_leave_less_for_attention_to_read(self) -> None:
+        layers = [ATTENTION._replace(flops=1e6, moved=1e9)] * 9
+        own, less = (
+            expected_model(layers, find_machine("h100-sxm"), "bf16", None, saved_of_cache=saved)
+            for saved in (0.0, 4.5e9)
+        )
+        assert own is not None
+        assert less is not None
+        assert less.expected_us == pytest.approx(own.expected_us / 2, rel=0.02)
+
+
+def test_the_interval_of_a_model_that_waits_for_its_host_holds_the_hosts_that_were_measured() -> None:
+    found = expected_model([ADD._replace(moved=10.0)] * 500, find_machine("t4"), "fp16", None)
+    assert found is not None
+    hosts = [np.exp(one.logs[-1]) for one in shipped().entries if one.kind == "model" and one.dtype.endswith("eager")]
+    assert found.low_us < 1.1 * 500 * min(hosts)
+    assert found.high_us > 500 * max(hosts)

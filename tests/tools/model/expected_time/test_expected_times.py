@@ -15,6 +15,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 import ncu_tools
 from ncu_tools.ceilings.machine_files import Machine, find_machine
 from ncu_tools.model.expected_time.expected_times import ExpectedTimes, expected_times
+from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.learnt_times import (
     FAMILIES,
     KIN,
@@ -103,6 +104,24 @@ class TestTimes:
         ]
         assert together.expected_us == pytest.approx(alone)
 
+    @pytest.mark.parametrize("machine", ["v100-sxm2-16gb", "t4", "a100-sxm4-80gb"])
+    def test_of_a_skinny_product_on_cuda_cores_are_hardly_longer_than_of_its_bytes(self, machine: str) -> None:
+        found = times_of(machine, dtype=["fp32"], m=["4096"], n=["32"], k=["4096"])
+        assert found.expected_us[0] < 2.2 * found.at_best_us[0]
+
+    def test_of_products_whose_activations_come_in_their_narrow_type_are_shorter(self) -> None:
+        found = times_of(dtype=["fp8"] * 2, quantised=["", "1"], m=["15360"] * 2, n=["4096"] * 2, k=["3072"] * 2)
+        turned, bare = found.expected_us
+        measured = 112.6  # us of torch._scaled_mm on a B200, the best of a sweep
+        assert measured < bare * 1.15 < turned
+
+    def test_of_attention_that_writes_no_cache_are_shorter(self) -> None:
+        writes, bare = times_of(
+            op=["attention_context"] * 2, batch=["32"] * 2, heads=["16"] * 2, head_dim=["128"] * 2, query=["1024"] * 2,
+            writes=["", "0"],
+        ).expected_us  # fmt: skip
+        assert bare < 0.95 * writes
+
     def test_say_what_bounds_an_operator(self) -> None:
         found = times_of(m=[8, 1, 16384], n=[32, 16384, 16384], k=[32, 16384, 16384])
         assert found.bound.tolist() == ["launch", "DRAM", "tensor BF16"]
@@ -153,6 +172,48 @@ class TestTheBasis:
         boards = [replace(find_machine("h100-sxm"), id="other", compute_capability=of) for of in ("9.0", "7.0")]
         hopper, volta = (np.exp(basis_of(board, known)[0]) for board in boards)
         assert volta < hopper - 0.1
+
+    def test_loads_a_byte_and_computes_an_exponential_in_as_long_for_every_type(self) -> None:
+        machine = find_machine("h100-sxm")
+        others = replace(shipped(), entries=tuple(one for one in shipped().entries if one.dtype == "bf16"))
+        for dtype, unit in (("fp32", "fp32"), ("int8", "tensor_int8")):
+            share = machine.rates[unit].value / machine.rates["tensor_bf16"].value
+            for kind, name in (("gemm", "load"), ("gemm", "step"), ("attention_context", "softmax")):
+                place = list(KINDS[kind].physics.numbers).index(name)
+                own, other = (np.exp(others.basis(kind, machine, one).logs[place]) for one in ("bf16", dtype))
+                assert other == pytest.approx(own * share)
+
+    @pytest.mark.parametrize(("capability", "share"), [("8.9", 1.0), ("10.3", 0.5)])
+    def test_computes_as_many_exponentials_in_an_sm_as_others_however_fast_its_products_are(
+        self, capability: str, share: float
+    ) -> None:
+        l40s = find_machine("l40s")
+        rates = {**l40s.rates, "tensor_bf16": l40s.rates["tensor_bf16"]._replace(value=8 * 362e12)}
+        other = replace(l40s, id="other", chip="other", compute_capability=capability, rates=rates)
+        known = Learnt(tuple(one for one in shipped().entries if one.machine == "l40s"))
+        place = list(KINDS["attention_context"].physics.numbers).index("softmax")
+        own, there = (np.exp(known.basis("attention_context", one, "bf16").logs[place]) for one in (l40s, other))
+        assert there == pytest.approx(8 * own * share, rel=0.01)
+
+    def test_has_a_narrow_interval_only_of_its_own_chip_or_where_siblings_were_judged(self) -> None:
+        found = {
+            name: times_of(
+                name, op=["attention_context"], batch=["4"], heads=["32"], head_dim=["64"], query=["1024"]
+            )
+            for name in ("rtx-4090", "rtx-3090")
+        }  # fmt: skip
+        assert {one.basis[0] for one in found.values()} == {"its siblings l40s"}
+        widths = {name: (one.high_us[0] - one.low_us[0]) / one.expected_us[0] for name, one in found.items()}
+        assert widths["rtx-3090"] > 1.5 * widths["rtx-4090"]
+
+    def test_of_a_board_at_its_power_limit_may_be_met_by_a_cool_one(self) -> None:
+        measured = 5049  # us, DeepBench's T4 for 4096 x 7000 x 4096 in FP16, at twice the rate that lasts
+        found = times_of("t4", dtype=["fp16"], m=["4096"], n=["7000"], k=["4096"])
+        assert found.low_us[0] < measured < 0.7 * found.expected_us[0]
+
+    def test_without_tensor_cores_for_a_type_says_so(self) -> None:
+        found = times_of("p100-pcie-16gb", dtype=["fp16"])
+        assert found.failed[0] == "p100-pcie-16gb has no tensor cores for fp16, and times without them are not known"
 
     def test_of_a_type_that_nobody_measured_is_physics_alone(self) -> None:
         assert times_of(dtype=["tf32"]).basis[0] == "physics alone, no times of tf32 are known"
