@@ -111,7 +111,7 @@ def _row(message: bytes, names: list[str]) -> dict[str, Any]:
         if number < len(names) and one is not None:
             found.setdefault(names[number], []).append(one)
     return {
-        "kernel_name": _words(bytes_in(message, 7)), "grid": _shape(message, 10), "block": _shape(message, 11),
+        "kernel_name": _words(bytes_in(message, 7) or bytes_in(message, 6) or bytes_in(message, 5)), "grid": _shape(message, 10), "block": _shape(message, 11),
         **{name: OneOf(tuple(values)) for name, values in found.items()},
     }  # fmt: skip
 

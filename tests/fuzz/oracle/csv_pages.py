@@ -293,6 +293,8 @@ def _launch(header: list[str], row: list[str], printed: dict[str, list[Any]]) ->
         if cells.get(title, "").strip().isdecimal():  # the oldest summaries print a number of blocks and threads
             printed = {f"launch__{name}_size": [float(cells[title])], **printed}
     for name, values in printed.items():
+        if name in IDENTITY:  # a metric of this name, behind a damaged title, hides behind the column of the launch
+            continue
         known = [value for value in values if value is not None]
         launch[name] = None if not known else known[0] if len(set(known)) == 1 else OneOf(tuple(known))
     return launch
