@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -81,7 +81,8 @@ class Selection:
         left = _with_used_texts(pa.concat_tables(parts))
         if not len(left):
             raise self._nothing_left(run)
-        return Run.held(run.name, left, [*(run.told or notes_in(left)), self._note(left, whole)])
+        notes = [*(run.told or notes_in(left)), self._note(left, whole), *self._notes_on_unmet(left)]
+        return Run.held(run.name, left, notes)
 
     def _wanted(self, table: pa.Table) -> Mask:
         wanted = np.ones(len(table), bool)
@@ -97,6 +98,13 @@ class Selection:
         if self.points:
             wanted &= np.any([_is_at(table, point) for point in self.points], axis=0)
         return wanted
+
+    def _notes_on_unmet(self, left: pa.Table) -> list[str]:
+        """The note on values of which others were enough, and which no launch that is left has; [] if all have some."""
+        values = [(one.name, value) for one in fields(self) for value in getattr(self, one.name)]
+        alone = [Selection(**{name: (value,)}) for name, value in values if len(getattr(self, name)) > 1]
+        unmet = [one.title for one in alone if not one._wanted(left).any()]
+        return [f"no launch is left for {', for '.join(unmet)}"] if unmet else []
 
     def _note(self, left: pa.Table, whole: Floats) -> str:
         (launches, time), (of_launches, of_time) = _amount(left).tolist(), whole.tolist()

@@ -322,15 +322,30 @@ def _chosen(
         names = set(tables.words(named, "kernel_name"))
         left = [one for one in left if one.kernel in names]
     if not left:
+        if launch is not None:
+            raise _no_launch(launches, launch, of_others=bool(names))
         others = list(dict.fromkeys(tables.short_name(one.kernel) for one in every))
-        ids = [f"{one:.0f}" for one in tables.launch_numbers(launches).tolist() if not np.isnan(one)]
-        which = f", and launches {', '.join(ids[:MOST_LISTED])}" + (" ..." if ids[MOST_LISTED:] else "") if ids else ""
         raise NcuBenchError(
-            "No kernel of that name or launch is in the run.",
-            f"There are: {', '.join(others[:MOST_LISTED])}{which if launch is not None else ''}.",
+            "No kernel of that name is in the run.",
+            f"There are: {', '.join(others[:MOST_LISTED])}.",
             "Name one of these or a part of it, or leave the name out for the hottest one.",
         )
     return left[0]
+
+
+def _no_launch(launches: pa.Table, launch: int, *, of_others: bool) -> NcuBenchError:
+    """The error on a launch that is not in the run, or, if there are some `of_others`, is not of the kernel named."""
+    numbers = sorted(one for one in tables.launch_numbers(launches).tolist() if not np.isnan(one))
+    some = f"{', '.join(f'{one:.0f}' for one in numbers[:MOST_LISTED])}{' ...' if numbers[MOST_LISTED:] else ''}"
+    if of_others:
+        return NcuBenchError(
+            f"Launch {launch} is of another kernel.", advice="Leave the kernel's name out, or --launch."
+        )
+    return NcuBenchError(
+        f"There is no launch {launch} in the run.",
+        f"Launches are {some}, the last {numbers[-1]:.0f}." if numbers else "",
+        "Choose one of these with --launch N, or name a kernel.",
+    )
 
 
 def occupancy_view(launches: pa.Table) -> OccupancyView:

@@ -104,6 +104,11 @@ class TestSelectedLaunches:
             "restricted to kernels with gemm, phase backward: 2 of 5 launches with 62.5 % of the time"
         )
 
+    def test_that_are_missing_for_one_of_several_values_are_noted(self) -> None:
+        only = Selection((re.compile("gemm"), re.compile("conv")), ("forward", "optimizer"), devices=(0, 1))
+        assert left(only).notes[1:] == ["no launch is left for kernels with conv, for phase optimizer, for device 1"]
+        assert len(left(Selection((re.compile("gemm"), re.compile("adam")))).notes) == 1
+
     def test_keep_the_notes_on_reading_the_run(self, file: str) -> None:
         assert left(Selection(devices=(0,)), Run.in_file(file, Path(file))).notes[0] == "read so"
 

@@ -193,15 +193,17 @@ def test_a_launch_without_an_id_is_named_by_its_place_in_the_run() -> None:
     found = kernel_view(made, launch=2)
     assert (found.kernel_name, found.launches, found.hotspot.time_total_ns) == ("a", 1, 3e3)
     assert kernel_view(made, launch=1).kernel_name == "b"
-    with pytest.raises(NcuBenchError, match="launches 0, 1, 2"):
+    with pytest.raises(NcuBenchError, match=r"There is no launch 3 in the run\. Launches are 0, 1, 2, the last 2"):
         kernel_view(made, launch=3)
 
 
 def test_a_launch_with_an_id_is_named_by_that_alone() -> None:
     made = table(*(launch(name, {}, ns=1e3, launch_id=number) for number, name in ((7, "a"), (1, "b"))))
     assert [kernel_view(made, launch=number).kernel_name for number in (7, 1)] == ["a", "b"]
-    with pytest.raises(NcuBenchError, match="launches 7, 1"):
+    with pytest.raises(NcuBenchError, match="Launches are 1, 7, the last 7"):
         kernel_view(made, launch=0)
+    with pytest.raises(NcuBenchError, match="Launch 1 is of another kernel"):
+        kernel_view(made, (re.compile("a"),), launch=1)
 
 
 def test_a_run_without_counters_is_refused_since_its_bytes_are_no_dram_traffic() -> None:
