@@ -29,6 +29,7 @@ from ncu_tools.advice.situation.model import (
 from ncu_tools.advice.situation.utilisation import resources
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import percent
 
 AT_A_ROOF, NOT_COLLECTED, PREPARES, WAITS, NOTHING = (
@@ -155,7 +156,11 @@ MOST_DOUBTS = 5
 
 def doubts_of(kernels: Sequence[MeasuredKernel]) -> list[str]:
     """Notes on counters that contradict each other or cannot be, of the first kernels that have such."""
-    found = [f"{kernel.name[:60]}: {doubt}; confidence is not known" for kernel in kernels for doubt in kernel.doubts]
+    found = [
+        f"{readable_name(kernel.name)}: {doubt}; confidence is not known"
+        for kernel in kernels
+        for doubt in kernel.doubts
+    ]
     more = len(found) - MOST_DOUBTS
     return found[:MOST_DOUBTS] + ([f"{more} more counters contradict others or cannot be"] if more > 0 else [])
 

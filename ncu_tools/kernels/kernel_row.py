@@ -15,6 +15,7 @@ from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
 from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
+from ncu_tools.kernels.names.readable_names import readable_name
 
 ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 
@@ -249,7 +250,7 @@ def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:
 
 def _flag_notes(rows: list[Hotspot]) -> list[str]:
     flagged = [row for row in rows if row.flag]
-    notes = [f"{row.kernel[:60]}: {row.flag}" for row in flagged[:FLAGS_NOTED]]
+    notes = [f"{readable_name(row.kernel)}: {row.flag}" for row in flagged[:FLAGS_NOTED]]
     more = len(flagged) - len(notes)
     if more:
         notes.append(f"{more} more kernel{'s are' if more > 1 else ' is'} above a ceiling; --format json says why")

@@ -16,6 +16,7 @@ from ncu_tools.cli.option_kinds.expected_options import ExpectedOptions
 from ncu_tools.cli.tables.carried_picture import scene_of_carried
 from ncu_tools.cli.tables.expected_operators import learnt_times
 from ncu_tools.cli.tables.roofline_pictures import TEXT, Style, write_picture
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.model.expected.carried_run import (
     NO_WORK,
     CarriedKernel,
@@ -38,7 +39,7 @@ COLUMNS = columns(
 )
 LEARNT = columns("machine dtype learnt_points error_before error_after")
 SLOWEST_SCALING = 0.7
-"""A kernel that gains less than this share of the usual gain is named as one that does not scale."""
+"""A kernel that gains less than this share of the usual gain is named as one that gains little."""
 MOST_NAMED = 3
 NEEDS = ": a trace needs shapes (record_shapes=True), a report FLOPs and DRAM bytes"
 
@@ -87,7 +88,7 @@ def machine_of(run: Run, options: ExpectedOptions) -> Machine:
 
 
 def _notes(rows: Sequence[CarriedKernel]) -> list[str]:
-    """Notes on the total time of a run there, kernels without a basis, and kernels that do not scale."""
+    """Notes on the total time of a run there, kernels without a basis, and kernels that gain much less."""
     notes = []
     for machine in dict.fromkeys(row.machine for row in rows):
         own = [row for row in rows if row.machine == machine]
@@ -104,10 +105,12 @@ def _notes(rows: Sequence[CarriedKernel]) -> list[str]:
             notes.append(f"{machine}: {share} of the time has no basis: {why}{NEEDS if why == NO_WORK else ''}")
         slow = [row for row in known if (row.speedup or 0) < SLOWEST_SCALING * before / after]
         if slow:
-            named = "; ".join(f"{row.kernel[:40]} ({row.speedup:.2f}, {row.bound})" for row in slow[:MOST_NAMED])
+            named = "; ".join(
+                f"{readable_name(row.kernel)} ({row.speedup:.2f} x, {row.bound})" for row in slow[:MOST_NAMED]
+            )
             share = percent(sum(row.time_ns for row in slow) / total)
-            kernels = counted(len(slow), "kernel does", "kernels do")
-            notes.append(f"{machine}: {kernels} not scale, {share} of the time: {named}")
+            kernels = counted(len(slow), "kernel gains", "kernels gain")
+            notes.append(f"{machine}: {kernels} much less than the run, {share} of the time: {named}")
     return notes
 
 

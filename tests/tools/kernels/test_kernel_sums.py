@@ -146,6 +146,10 @@ class TestRowsOfKernels:
         assert found.notes[:2] == ["a note", "a: too fast"]
         assert found.notes[-1] == "2 more kernels are above a ceiling; --format json says why"
 
+    def test_that_are_flagged_are_called_as_in_the_table(self) -> None:
+        name = "void softmax_warp_forward<float, float, float, 10, false, false>(float *, const float *, int, int, int)"
+        assert ranked([kernel(name, flag="too fast")], []).notes == ["softmax_warp_forward fp32: too fast"]
+
     def test_sum_up_to_what_every_kernel_has(self) -> None:
         rows = [kernel("a", time_total_ns=1e9, flops=6.0, dram_bytes=3.0), kernel("b", time_total_ns=1e9, flops=4.0)]
         total = run_total(rows)

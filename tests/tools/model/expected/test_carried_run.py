@@ -24,7 +24,7 @@ from ncu_tools.model.expected.learning_from_runs import learnt_from_products, pr
 from ncu_tools.model.expected_time.expected_times import expected_times
 from ncu_tools.model.expected_time.learnt_times import MEASURED, read, shipped, written
 from ncu_tools.model.expected_time.operator_rows import operator_rows
-from tests.conftest import ROOT, SHARED
+from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.called_here import called_here
 from tests.support.launches import launch, table
 from tests.support.reports import needs_shared_reports
@@ -243,3 +243,10 @@ def test_a_run_of_a_cpu_is_refused_with_how_a_model_is_estimated(tmp_path: Path)
     done = called_here("estimate", "run.parquet", "--machine", "b200", cwd=tmp_path)
     assert "was measured on Xeon, and a run is carried from one GPU to another" in done.err
     assert "ncu-bench estimate resnet18" in done.err
+
+
+def test_kernels_that_gain_much_less_are_named_as_in_the_table() -> None:
+    words = ("--machine", "h100-sxm", "--measured-on", "a100-pcie-40gb", "--notes")
+    done = called_here("estimate", str(SAMPLES / "d04-long-metrics.csv"), *words, cwd=ROOT)
+    named = "triad (2.12 x, DRAM); softmax_warp_forward fp32 (2.08 x, DRAM); elementwise relu fp32 (1.96 x, DRAM)"
+    assert f"h100-sxm: 3 kernels gain much less than the run, 9.2 % of the time: {named}" in done.err
