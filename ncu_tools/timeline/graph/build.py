@@ -378,8 +378,8 @@ class _Builder:
         first = order.bounds[:-1]
         late = found.time[self.entry[first]] - expected(found)[self.entry[first]]
         unknown = np.isnan(self.called[first])
-        waited = unknown | (order.start[first] - self.returned[first] >= least)
-        first = first[waited & (late >= least)]
+        waited = (order.start[first] - self.returned[first] >= least) & (late >= least)
+        first = first[(unknown & (late > 0)) | waited]
         _, gpu = numbered(operations.process, operations.device)
         on_gpu = grouped(gpu) if len(first) else []
         for place in first.tolist():

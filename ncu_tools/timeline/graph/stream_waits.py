@@ -10,7 +10,7 @@ import numpy as np
 from ncu_parsers.timelines.activity.activity import MISSING, Activity, EventWaits
 from ncu_parsers.timelines.activity.recording import called_as
 
-from ncu_tools.timeline.call_kinds import calls_named
+from ncu_tools.timeline.call_kinds import calls_named, facts
 from ncu_tools.timeline.graph.step_graph import NONE, Integers, Mask, Numbers, graph_facts, numbered
 from ncu_tools.timeline.graph.stream_order import StreamOrder
 from ncu_tools.timeline.intervals import grouped
@@ -132,7 +132,7 @@ class StreamWaits:
         fits &= (order.start[before] < order.start[places]) & (self.lane[before] != self.lane[places])
         fits &= operations.process[row] == operations.process[other]
         fits &= order.launched[before] <= order.launched[places]
-        without_call = (operations.graph_node[row] != MISSING) | (self.call[places] < 0)
+        without_call = (operations.graph_node[row] != MISSING) | (self.call[places] < 0) | self._of_graphs()[before]
         fits &= without_call | self._ends_before_a_record(before, order.launched[places])
         return fits
 
@@ -151,10 +151,21 @@ class StreamWaits:
         found: Mask = np.searchsorted(records, np.minimum(behind, until), side="right") > first
         return found
 
+    def _of_graphs(self) -> Mask:
+        """Which operations a launch of a graph ran."""
+        calls = self.activity.calls
+        if not len(calls):
+            return np.zeros(len(self.call), np.bool_)
+        launches = calls_named(calls, facts()["impossible"]["graph_launch"])
+        found: Mask = (self.call >= 0) & launches[self.call]
+        return found
+
     def _after_a_wait(self, places: Integers) -> Mask:
         """Which operations may have waited for an event: behind a call for it, a graph's nodes, or of unknown calls.
 
-        A call is for the stream that the recording names, else for what its thread launches next on any stream.
+        A call is for the stream that the recording names, else for what its process launches next on any stream: what
+        autograd's thread waits for holds what the main thread launches. What follows a graph on the stream that this
+        was launched on waits for its nodes, which run on streams of their own.
         """
         order, calls, operations = self.order, self.activity.calls, self.activity.operations
         previous = np.concatenate([[NONE], self.call[:-1]])
@@ -163,11 +174,12 @@ class StreamWaits:
         found: Mask = (by >= 0) & (operations.graph_node[order.row[places]] != MISSING)
         if not len(calls):
             return found
-        found |= by < 0  # launched before the recording, or by a call that was lost
+        found |= (by < 0) | self._of_graphs()[places]  # launched before the recording, or by a call that was lost
         unnamed = calls_named(calls, graph_facts()["event"]["wait"])
         unnamed[self.wait[self.wait >= 0]] = False
-        thread = calls.owner.astype(np.int64)
-        found |= _between(np.flatnonzero(unnamed), thread[unnamed], before, by, thread[by])
+        unnamed |= calls_named(calls, facts()["impossible"]["graph_launch"])
+        _, process = numbered(calls.process)
+        found |= _between(np.flatnonzero(unnamed), process[unnamed], before, by, process[by])
         named = np.flatnonzero((self.wait >= 0) & (self.record < 0))
         waits, row = self.activity.event_waits, order.row[places]
         keys = ((waits.process, operations.process), (waits.context, operations.context))

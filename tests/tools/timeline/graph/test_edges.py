@@ -290,6 +290,22 @@ class TestEvents:
             (graph.operation_node[chosen(found, "first")[0]], graph.operation_node[chosen(found, "second")[0]])
         ]
 
+    def test_a_wait_holds_what_another_thread_of_the_process_launches_next(self) -> None:
+        """As autograd's thread waits for the last reduction, and the main thread launches the optimizer."""
+        found = self.two_streams(Call(10 * US, 11 * US, "cudaStreamWaitEvent", thread=71))
+        assert step_graph(found).inferred == 1
+
+    def test_what_follows_a_graph_waits_for_its_nodes_on_a_stream_of_their_own(self) -> None:
+        found = recording(
+            [Operation(10 * US, 20 * US, "before", 1, stream=7), Operation(40 * US, 510 * US, "node", 2, stream=164),
+             Operation(513 * US, 600 * US, "behind", 3, stream=7)],
+            [launch(0, 1), Call(25 * US, 60 * US, "cudaGraphLaunch", 2), Call(61 * US, 62 * US, "cudaEventRecord"),
+             launch(70 * US, 3)],
+        )  # fmt: skip
+        graph = step_graph(found)
+        assert graph.inferred == 1
+        assert saved(found, "node", 0.5) == (235, 235)
+
     def recorded(self, record: int | None, at: int) -> Activity:
         """Two kernels on stream 7, and a wait of stream 8 for the event that call `record` recorded at a moment."""
         waits = columns_of(
