@@ -6,7 +6,15 @@ import numpy as np
 from ncu_parsers.timelines.activity.activity import OS_CALL, Integers
 
 from ncu_tools.numbers.number_format import counted, duration, percent
-from ncu_tools.timeline.call_kinds import calls_named, facts, names_that_load_data
+from ncu_tools.timeline.call_kinds import (
+    ALLOCATOR,
+    LAUNCH,
+    MODULE_LOADING,
+    calls_named,
+    calls_of_kind,
+    facts,
+    names_that_load_data,
+)
 from ncu_tools.timeline.gaps import ThreadsOfCalls
 from ncu_tools.timeline.graph.replay import Change, ReplayTimes, replay, unchanged
 from ncu_tools.timeline.graph.step_graph import COPY, FULL_QUEUE, HAND_OVER, SYNC, StepGraph
@@ -35,10 +43,11 @@ def input_pipeline(step: StepSituation) -> StepLever | None:
         return None
     gone = without_host_time(graph, step.activity, spans)
     hidden = min(1.0, max(graph.length - loading, 0) / loading)
+    least, likely = (_part_of(gone, share * hidden) for share in lever_facts()["input_pipeline"]["hidden"])
     rows = np.flatnonzero(loads)
     longest = ranges.names[int(ranges.name[rows[np.argmax((ranges.end - ranges.start)[rows])]])]
     return StepLever(
-        WhatIf("load data ahead", _part_of(gone, hidden), _part_of(gone, hidden), gone),
+        WhatIf("load data ahead", least, likely, gone),
         (f"{duration(loading)} in ranges that load or prepare data, as {longest}",), NO_ROWS,
     )  # fmt: skip
 
@@ -100,6 +109,41 @@ def _range_over(step: StepSituation, node: int) -> str | None:
     threads = ThreadsOfCalls(step.activity, step.call)
     found = threads.of(thread).range_over(end - int(step.graph.rest[node]), end) if thread is not None else None
     return found[0] if found is not None else None
+
+
+@step_lever("warm-up")
+def warm_up(step: StepSituation) -> StepLever | None:
+    """Calls that load code or allocate memory, and launches that take as long as loading code does."""
+    graph, calls, least = step.graph, step.activity.calls, lever_facts()["warm_up"]["least_ns"]
+    lasts = calls.end - calls.start
+    launches = calls_of_kind(calls, LAUNCH) & ~calls_named(calls, facts()["impossible"]["graph_launch"])
+    loads, allocates = calls_of_kind(calls, MODULE_LOADING), calls_of_kind(calls, ALLOCATOR)
+    lazy = launches & (lasts >= least)
+    lazy[graph.row[graph.edges.target[np.isin(graph.edges.kind, (SYNC, COPY, FULL_QUEUE))]]] = False
+    begins = np.flatnonzero(graph.is_host & ~graph.is_end & (graph.row >= 0))
+    begins = begins[(loads | allocates | lazy)[graph.row[begins]]]
+    behind = begins + 1
+    same = (behind < len(graph)) & (graph.chain[np.minimum(behind, len(graph) - 1)] == graph.chain[begins])
+    begins, behind = begins[same], behind[same]
+    if not len(begins):
+        return None
+    usual = float(np.median(lasts[launches])) if launches.any() else 0.0
+    left = np.where(lazy[graph.row[begins]], usual, 0.0)
+    excess = np.maximum(lasts[graph.row[begins]] - left, 0.0)
+
+    def gone(times: ReplayTimes) -> None:
+        times.call[behind] = np.maximum(times.call[behind] - excess, 0.0)
+
+    evidence = tuple(
+        f"{counted(int(mask.sum()), one, more)}{what}: {duration(float(lasts[mask].sum()))}"
+        for mask, one, more, what in (
+            (lazy, "launch", "launches", " of over 1 ms, as where code is loaded at its first use"),
+            (loads, "call that loads or unloads code", "calls that load or unload code", ""),
+            (allocates, "call that allocates or frees memory", "calls that allocate or free memory", ""),
+        )
+        if mask.any()
+    )
+    return StepLever(WhatIf("warm up before the steps that count", unchanged, gone, gone), evidence, NO_ROWS)
 
 
 @step_lever("cuda-graphs")

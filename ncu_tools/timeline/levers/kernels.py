@@ -115,21 +115,28 @@ def aligned_dimensions(step: StepSituation) -> StepLever | None:
 
 @step_lever("tensor-cores")
 def tensor_cores(step: StepSituation) -> StepLever | None:
-    """FP32 GEMMs that run on CUDA cores."""
+    """FP32 GEMMs and convolutions that run on CUDA cores."""
     limits = lever_facts()["types"]
     named = step.named(re.compile(limits["fp32_gemm"])) & ~step.named(re.compile(limits["not_fp32"]))
     rows = np.flatnonzero(named & (step.activity.operations.kind == KERNEL))
     rates = step.machine.rates if step.machine is not None else {}
-    if not len(rows) or (step.machine is not None and "tensor_tf32" not in rates):
+    gains = {
+        title: rates[unit].value / rates["fp32"].value for unit, title in limits["tensor"].items() if unit in rates
+    }
+    if not len(rows) or (step.machine is not None and max(gains.values(), default=0.0) <= 1.0):
         return None
-    known = "tensor_tf32" in rates and "fp32" in rates
-    gain = rates["tensor_tf32"].value / rates["fp32"].value if known else limits["gain"]
+    most = 1.0 / max(gains.values(), default=limits["gain"])
+    peaks = ", ".join(f"{title} {gain:.1f}" for title, gain in gains.items())
+    said = (
+        f"peaks are {peaks} times FP32's"
+        if gains
+        else f"TF32's peak is {limits['gain']:.1f} times FP32's on most devices"
+    )
     return StepLever(
-        WhatIf("use tensor cores for FP32 GEMMs", scaled(step.graph, rows, limits["least"]), None,
-               scaled(step.graph, rows, 1.0 / gain)),
-        (f"{counted(len(rows), 'GEMM', 'GEMMs')} in FP32 take {time_of(step, rows)}; "
-         f"TF32's peak is {gain:.1f} times FP32's"
-         + ("" if known else " on most devices"),), rows,
+        WhatIf("use tensor cores for FP32 GEMMs", scaled(step.graph, rows, max(limits["least"], most)), None,
+               scaled(step.graph, rows, most)),
+        (f"{counted(len(rows), 'GEMM or convolution', 'GEMMs and convolutions')} in FP32 take {time_of(step, rows)}; "
+         f"{said}",), rows,
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from ncu_parsers.timelines.activity.activity import (
     HOST_TO_DEVICE,
     MEMCPY,
     MISSING,
-    PAGEABLE,
     PINNED,
     Integers,
 )
@@ -21,6 +20,7 @@ from ncu_tools.numbers.number_format import scaled as with_prefix
 from ncu_tools.timeline.graph.critical_path import COMMUNICATION
 from ncu_tools.timeline.graph.replay import Change, ReplayTimes, unchanged
 from ncu_tools.timeline.graph.step_graph import COLLECTIVE, COPY, SYNC, Numbers, StepGraph
+from ncu_tools.timeline.graph.waits import is_pageable
 from ncu_tools.timeline.graph.what_if import WhatIf, all_of, scaled, without
 from ncu_tools.timeline.levers.lever import StepLever, step_lever
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
@@ -46,9 +46,8 @@ def fewer_copies(step: StepSituation) -> StepLever | None:
 def pinned_copies(step: StepSituation) -> StepLever | None:
     """Copies between the device and pageable memory."""
     operations, graph = step.activity.operations, step.graph
-    of_host = np.isin(operations.direction, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & (operations.kind == MEMCPY)
-    pageable = of_host & ((operations.source_memory == PAGEABLE) | (operations.destination_memory == PAGEABLE))
-    rows = np.flatnonzero(pageable & (operations.bytes != MISSING))
+    of_host = np.isin(operations.direction, (HOST_TO_DEVICE, DEVICE_TO_HOST))
+    rows = np.flatnonzero(of_host & is_pageable(operations) & (operations.bytes != MISSING))
     if not len(rows):
         return None
     time, size = step.lasts[rows].astype(np.float64), operations.bytes[rows]
@@ -93,6 +92,28 @@ def _waits_for(graph: StepGraph, rows: Integers) -> Integers:
     waits = np.isin(graph.edges.kind, (COPY, SYNC))
     found: Integers = np.flatnonzero(waits & np.isin(graph.edges.source, graph.operation_node[rows])).astype(np.int64)
     return found
+
+
+@step_lever("fewer-waits")
+def fewer_waits(step: StepSituation) -> StepLever | None:
+    """Calls that wait for the GPU, and copies to the host that block."""
+    graph, operations = step.graph, step.activity.operations
+    waits = np.flatnonzero(np.isin(graph.edges.kind, (COPY, SYNC)))
+    to_device = np.flatnonzero(is_pageable(operations) & (operations.direction == HOST_TO_DEVICE))
+    edges = np.setdiff1d(waits, _waits_for(graph, to_device))
+    calls: Integers = np.unique(graph.row[graph.edges.target[edges]]).astype(np.int64)
+    calls = calls[calls >= 0]
+    if not len(calls):
+        return None
+    lasts = step.activity.calls.end[calls] - step.activity.calls.start[calls]
+    evidence = f"{counted(len(calls), 'call waits', 'calls wait')} for the GPU, {duration(float(lasts.sum()))}"
+    around = step.operators.around(calls)
+    if (around >= 0).any():
+        name = step.activity.ranges.name[around[around >= 0]]
+        most = int(np.bincount(name, lasts[around >= 0]).argmax())
+        evidence += f"; the longest together in {step.activity.ranges.names[most]}"
+    never = _later(edges, np.full(len(edges), -np.inf))
+    return StepLever(WhatIf("wait less often for the GPU", unchanged, None, never), (evidence,), np.zeros(0, np.int64))
 
 
 @step_lever("overlap-communication")

@@ -14,7 +14,7 @@ from ncu_tools.timeline.graph.evidence import REFUSED
 from ncu_tools.timeline.levers.lever import STEP_LEVERS
 from ncu_tools.timeline.levers.situation import step_lever_texts
 from ncu_tools.timeline.levers.step_advice import LeverOnStep, StepAdvice, step_advice
-from tests.support.activities import Call, Operation, Range, copy, recording
+from tests.support.activities import PROCESS, Call, Operation, Range, copy, recording
 
 US, MS = 1_000, 1_000_000
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -54,10 +54,11 @@ class TestTheInputPipeline:
             [Range(10 * US, 4 * MS + 10 * US, "DataLoader.__next__")],
         )  # fmt: skip
 
-    def test_saves_what_one_worker_hides_at_least_and_all_of_it_at_most(self) -> None:
+    def test_saves_a_part_of_what_one_worker_hides_at_least_and_all_of_it_at_most(self) -> None:
         one = lever(self.loading(), "input-pipeline")
         assert one.saves.high_ns == pytest.approx(4 * MS)
-        assert one.saves.low_ns == pytest.approx(4 * MS)  # the rest of the step is as long
+        assert one.saves.low_ns == pytest.approx(0.65 * 4 * MS)  # the rest of the step is as long
+        assert one.saves.likely_ns == pytest.approx(0.8 * 4 * MS)
         assert "DataLoader.__next__" in one.found.evidence[0]
 
     def test_is_not_counted_as_host_code_again(self) -> None:
@@ -74,6 +75,35 @@ def test_host_code_between_the_launches_of_two_threads_may_go_as_that_of_one_thr
     assert one.saves.low_ns == 0
     assert one.found.evidence == ("1 time a thread launches over 1 ms behind the last launch of another, 29.99 ms",)
     assert step_advice(found).gpu_alone_ns == pytest.approx(MS, rel=0.05)
+
+
+class TestWarmUp:
+    def cold(self, name: str = "cudaLaunchKernel") -> Activity:
+        """Ten launches 100 us apart, behind one that takes 20 ms, a call that loads code, and one that allocates."""
+        calls = [
+            Call(0, 5 * MS, "cudaMalloc"), Call(5 * MS, 7 * MS, "cuModuleLoadData"),
+            Call(8 * MS, 28 * MS, name, 0),
+            *(launch(28 * MS + at * 100 * US, at) for at in range(1, 11)),
+        ]  # fmt: skip
+        operations = [Operation(28 * MS + at * 100 * US + 6 * US, 28 * MS + at * 100 * US + 20 * US, "k", at)
+                      for at in range(11)]  # fmt: skip
+        return recording(operations, calls)
+
+    def test_takes_what_later_steps_do_not_pay_for(self) -> None:
+        one = lever(self.cold(), "warm-up")
+        assert one.saves.low_ns == 0
+        assert one.saves.likely_ns == one.saves.high_ns == pytest.approx(27 * MS, abs=20 * US)
+        assert one.found.evidence == (
+            "1 launch of over 1 ms, as where code is loaded at its first use: 20 ms",
+            "1 call that loads or unloads code: 2 ms",
+            "1 call that allocates or frees memory: 5 ms",
+        )
+
+    def test_is_no_lever_for_the_launch_of_a_graph(self) -> None:
+        assert lever(self.cold("cudaGraphLaunch"), "warm-up").saves.high_ns == pytest.approx(7 * MS, abs=20 * US)
+
+    def test_is_none_where_nothing_is_loaded_or_allocated(self) -> None:
+        assert "warm-up" not in names(step_advice(in_line(["k"] * 10)))
 
 
 class TestCudaGraphs:
@@ -149,6 +179,33 @@ class TestCopies:
         assert one.saves.high_ns == pytest.approx(10 * MS, rel=0.01)
 
 
+class TestWaits:
+    def looking(self) -> Activity:
+        """Five kernels of 1 ms; the host waits for each, looks at it for 500 us, and launches the next one."""
+        operations, calls, ranges, at = list[Operation](), list[Call](), list[Range](), 0
+        for number in range(5):
+            operations.append(Operation(at + 6 * US, at + 1006 * US, "k", number))
+            calls += [launch(at, number), Call(at + 10 * US, at + 1010 * US, "cudaStreamSynchronize")]
+            ranges.append(Range(at + 8 * US, at + 1012 * US, "aten::item", activity.OPERATOR))
+            at += 1510 * US
+        return recording(operations, calls, ranges)
+
+    def test_go_at_most_where_nothing_needs_the_result(self) -> None:
+        one = lever(self.looking(), "fewer-waits")
+        assert (one.saves.low_ns, one.saves.likely_ns) == (0, None)
+        assert one.saves.high_ns == pytest.approx(4 * 500 * US, abs=50 * US)
+        assert one.found.evidence == ("5 calls wait for the GPU, 5 ms; the longest together in aten::item",)
+
+    def test_for_copies_from_pageable_memory_are_another_lever(self) -> None:
+        found = recording(
+            [Operation(10 * US, 1010 * US, "k", 1), copy(1011 * US, 1012 * US, 8, 2, source_memory=activity.PAGEABLE),
+             Operation(1420 * US, 2420 * US, "k", 3)],
+            [launch(0, 1), Call(6 * US, 8 * US, "cudaMemcpyAsync", 2),
+             Call(9 * US, 1015 * US, "cudaStreamSynchronize", 9), launch(1415 * US, 3)],
+        )  # fmt: skip
+        assert "fewer-waits" not in names(step_advice(found))
+
+
 class TestCommunication:
     def ranks(self) -> Activity:
         """GPU 1 arrives 400 us late at a collective of 100 us."""
@@ -193,6 +250,28 @@ class TestKernels:
         one = lever(in_line(["ampere_sgemm_128x64_nn"] * 2), "tensor-cores")
         assert one.saves.low_ns == pytest.approx(0.3 * 200 * US, rel=0.01)
         assert one.saves.high_ns == pytest.approx(0.75 * 200 * US, rel=0.01)
+
+    @pytest.mark.parametrize(
+        ("gpu", "said", "least", "most"),
+        [
+            ("NVIDIA GeForce RTX 3060", "peaks are TF32 1.0, BF16 2.0, FP16 2.0 times FP32's", 0.3, 0.5),
+            ("Tesla T4", "peaks are FP16 8.0 times FP32's", 0.3, 0.875),
+        ],
+    )
+    def test_of_fp32_products_take_the_fastest_type_of_their_gpu(
+        self, gpu: str, said: str, least: float, most: float
+    ) -> None:
+        found = replace(
+            in_line(["volta_sgemm_128x64_tn", "volta_scudnn_128x64_relu_nn_v1"]), devices={(PROCESS, 0): gpu}
+        )
+        one = lever(found, "tensor-cores")
+        assert one.found.evidence[0].endswith(said)
+        assert one.saves.low_ns == pytest.approx(least * 200 * US, rel=0.01)
+        assert one.saves.high_ns == pytest.approx(most * 200 * US, rel=0.01)
+
+    def test_of_16_bits_are_no_fp32_products(self) -> None:
+        name = "void gemmSN_TN_kernel<float, 128, cublasGemvTensorStridedBatched<__nv_bfloat16 const> >(cublasGemmSmallNParams)"
+        assert "tensor-cores" not in names(step_advice(in_line([name] * 2)))
 
     def test_of_dimensions_that_do_not_align_say_so_by_name(self) -> None:
         name = "void cutlass::Kernel<cutlass_80_tensorop_s16816gemm_bf16_64x64_32x6_nt_align1>"
