@@ -263,9 +263,15 @@ def _table(data: bytes) -> tuple[list[str], list[list[str]]] | None:
 
 
 def _cells(line: str, delimiter: str) -> list[str] | None:
-    """The cells of a line; None if a quote is not closed, or the csv module refuses the line."""
+    """The cells of a line; None if a quote is not closed, or the csv module refuses the line.
+
+    Behind less than a row, such as output without a newline, a whole row counts.
+    """
     if line.count('"') % 2:
-        return None
+        inside = re.compile(r'(?<![,;\t])"\d+","\d+","').search(line, 1)
+        if inside is None or line[: inside.start()].count('"') > 6:
+            return None
+        line = line[inside.start() :]
     try:
         return next(csv.reader([line], delimiter=delimiter), [])
     except csv.Error:
