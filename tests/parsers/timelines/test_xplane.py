@@ -219,6 +219,13 @@ def test_a_damaged_event_costs_no_other(tmp_path: Path) -> None:
     assert "1 event could not be read and was left out" in result.notes
 
 
+def test_a_stat_whose_value_is_of_an_unknown_kind_has_none(tmp_path: Path) -> None:
+    whole = xspace(gpu(XEvent("one", 0, NS, {"correlation_id": 77})))
+    damaged = whole.replace(b"\x08\x01\x18\x4d", b"\x08\x01\x40\x4d")
+    found = [read_activity(written(tmp_path, data)).operations.correlation.tolist() for data in (whole, damaged)]
+    assert found == [[77], [MISSING]]
+
+
 @given(st.lists(st.tuples(st.integers(1000, 2**40), st.integers(0, 2**40)), min_size=1, max_size=20))
 def test_sums_are_those_of_the_events_to_a_nanosecond_each(
     tmp_path_factory: pytest.TempPathFactory, events: list[tuple[int, int]]

@@ -152,8 +152,9 @@ class _Plane:
         said = {}
         for stat in stats:
             name = self._stats.get(stat.name)
-            if name in wanted:
-                field, value = stat.ListFields()[-1]
+            values = [one for one in stat.ListFields() if one[0].name != "name"]
+            if name in wanted and values:
+                field, value = values[-1]
                 if field.name == "reference":
                     value = self._stats.get(value, "")
                 said[name] = _text(value) if isinstance(value, bytes) else value
