@@ -204,6 +204,7 @@ class ProfiledRun:
         import pandas
 
         _require_one_of("group", group, GROUPS)
+        _require_runs(*others)
         named = dict(zip(_unique_names([self, *others]), (self, *others), strict=True))
         runs = {name: run._table for name, run in named.items()}
         machines = {name: run._machine for name, run in named.items()}
@@ -237,6 +238,7 @@ class ProfiledRun:
         """
         from ncu_tools.report.notebook.comparisons import compared  # imports modules that run models
 
+        _require_runs(new)
         runs = [Run.held(one.name, one._table, one.notes) for one in (self, new)]
         return compared(runs[0], runs[1], anyway=anyway)
 
@@ -297,6 +299,12 @@ def _frame(table: pa.Table) -> pandas.DataFrame:
 def _require_one_of(option: str, value: str, known: Iterable[str]) -> None:
     if value not in known:
         raise WrongUsage(f"{option}={value!r} is not known.", advice=f"Use one of: {', '.join(known)}.")
+
+
+def _require_runs(*others: object) -> None:
+    for other in others:
+        if not isinstance(other, ProfiledRun):
+            raise WrongUsage(f"{other!r} is not a run.", advice=f"Load it first: ncu_tools.load({other!r})")
 
 
 def _require_not_below_zero(option: str, value: int | None) -> None:

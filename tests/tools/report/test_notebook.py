@@ -280,6 +280,14 @@ class TestCompare:
             before.compare(after)
         assert len(before.compare(after, anyway=True).table) == 2
 
+    def test_refuses_the_name_of_a_run_and_says_how_to_load_it(self) -> None:
+        run = ncu_tools.load(SAMPLES / "d01-wide-raw.csv")
+        for view in (run.compare, run.roofline):
+            with pytest.raises(
+                WrongUsage, match=r"'new\.csv' is not a run\. Load it first: ncu_tools\.load\('new\.csv'\)"
+            ):
+                view("new.csv")  # type: ignore[arg-type]
+
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 class TestEstimate:
