@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ncu_launch.errors import WrongUsage
+from ncu_launch.errors import WrongUsage, near_names
 
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.change import NOT_SHOWN, SAME, Change, Refusal, Subject, Subjects, sentence, shortened
@@ -98,7 +98,7 @@ def parse_gate(text: str) -> Gate:
     match = _GATE.fullmatch(text.strip())
     if match is None:
         raise WrongUsage(
-            f'--fail-on "{text}" is no gate.',
+            f'--fail-on "{text}" is no gate.{_meant(text)}',
             "A gate is MEASURE>LIMIT%, any:MEASURE>LIMIT% or "
             f"kernel:REGEX:MEASURE>LIMIT% (or {':, '.join(NOUNS[1:-1])}:, or {NOUNS[-1]}:),"
             f" with one of {', '.join(GATED)}. With --operators, kernel:REGEX: finds operators. Of a history also "
@@ -116,6 +116,22 @@ def parse_gate(text: str) -> Gate:
     window = None if match["window"] is None else int(match["window"])
     limit = float(match["limit"]) / 100
     return Gate(text.strip(), match["measure"], limit, noun, pattern, window, match["drift"] is not None)
+
+
+def _meant(text: str) -> str:
+    """A question for the gates that a text is but for slips: " Did you mean --fail-on "time>5%"?", "" if it is none."""
+    gates = [_but_for_slips(part) for part in re.split(r"\s*[,;]\s*", text.strip())]
+    typed = " ".join(f'--fail-on "{gate}"' for gate in gates)
+    return f" Did you mean {typed}?" if all(gates) else ""
+
+
+def _but_for_slips(text: str) -> str:
+    """A text with the sign ">", a limit in per cent and a measure that there is; "" if it is no gate then either."""
+    head, _, limit = re.sub(r">=|=>|≥", ">", text).partition(">")
+    place, colon, measure = head.rpartition(":")
+    near = near_names(measure.strip(), (*GATED, *OF_HISTORIES), most=1)
+    found = f"{place}{colon}{near[0]}>{limit.strip()}{'' if '%' in limit else '%'}" if near else ""
+    return found if _GATE.fullmatch(found) else ""
 
 
 def gates_of_two_runs(texts: Iterable[str]) -> list[Gate]:

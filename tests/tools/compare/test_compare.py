@@ -440,6 +440,20 @@ class TestGates:
         with pytest.raises(WrongUsage, match="is no gate"):
             parse_gate(text)
 
+    @pytest.mark.parametrize(
+        ("text", "meant"),
+        [
+            ("time>5", '"time>5%"'), ("any:time>=5%", '"any:time>5%"'), ("tiem>5%", '"time>5%"'),
+            ("kernel:gemm:dram_byte>1", '"kernel:gemm:dram_bytes>1%"'), ("time>5%,flops>0%", '"time>5%" --fail-on "flops>0%"'),
+            ("time<5%", ""), ("", ""), ("kernel:gemm", ""), ("time>-5%", ""), ("weight>5%", ""),
+        ],
+    )  # fmt: skip
+    def test_an_error_asks_for_the_gate_that_a_slip_was_meant_for(self, text: str, meant: str) -> None:
+        with pytest.raises(WrongUsage) as refused:
+            parse_gate(text)
+        asks = f"is no gate. Did you mean --fail-on {meant}?" if meant else "is no gate."
+        assert refused.value.what.endswith(asks)
+
     def test_the_error_names_all_that_gates_can_find_and_how_operators_are_gated(self) -> None:
         with pytest.raises(WrongUsage, match="layer:, category:, or point:") as refused:
             parse_gate("operator:mm:time>5%")
