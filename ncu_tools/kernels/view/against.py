@@ -149,7 +149,7 @@ class KernelChange:
     """A kernel in two runs: every common value, their causes, and why its time changed.
 
     `factors` are sorted by the share of the change that they explain; `lost` and `gained` are the titles of values that
-    only one run has.
+    only one run has. `matched_by` says by what a renamed kernel was found, None for one of the same name or asked for.
     """
 
     base: KernelView
@@ -160,6 +160,7 @@ class KernelChange:
     gained: list[str]
     factors: list[Factor]
     why: str
+    matched_by: str | None = None
 
     @property
     def time(self) -> ValueChange | None:

@@ -167,5 +167,17 @@ def test_compare_has_a_line_on_the_lever_that_was_pulled(tmp_path: Path) -> None
     assert "28.3 % longer" in out
 
 
+@pytest.mark.slow
+@needs_shared_reports
+def test_of_several_levers_compare_names_the_one_that_was_said_to_bring_the_nearest_to_what_came(
+    tmp_path: Path,
+) -> None:
+    folder = HISTORIES / "Swagatam1812__hpca-gpu-memory-profiling"
+    reports = [str(folder / name) for name in ("3fce2f__naive.ncu-rep.gz", "1fb295__variant2.ncu-rep.gz")]
+    out = " ".join(called_here("compare", *reports, cwd=tmp_path).out.split())
+    assert "lever pulled on kernel_conv2d_baseline -> kernel_conv2d_variant2: coalesce (said to save" in out
+    assert "likely 72 %: not as said); 87.7 % saved." in out
+
+
 def test_compare_of_a_report_with_itself_names_no_lever(tmp_path: Path) -> None:
     assert "lever pulled" not in called_here("compare", CONFLICTS, CONFLICTS, cwd=tmp_path).out

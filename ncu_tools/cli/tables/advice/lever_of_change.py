@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError
 
 from ncu_tools.advice.advise import Advice, advise
-from ncu_tools.advice.pulled_levers import KernelChangeAdvice, paired
+from ncu_tools.advice.pulled_levers import KernelChangeAdvice, PulledLever, paired
 from ncu_tools.cli.tables.advice.change_text import brought, next_of, said, title_of
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.view.kernel_view import has_counters
@@ -43,6 +44,12 @@ def _counted(name: str) -> Advice | None:
 
 
 def _line(one: KernelChangeAdvice, base: str, new: str) -> str:
-    pulled = "; ".join(f"{each.lever} ({said(one, each)})" for each in one.pulled[:1])
+    each = min(one.pulled, key=lambda each: _off(one, each))
+    pulled = f"{each.lever} ({said(one, each)})"
     more = f"ncu-bench advise {shlex.quote(base)} --against {shlex.quote(new)}"
     return f"lever pulled on {title_of(one)}: {pulled}; {brought(one)}. Next: {next_of(one)}. {more} says more."
+
+
+def _off(one: KernelChangeAdvice, each: PulledLever) -> float:
+    """How far a lever's likely saving was from what came: of several that were pulled, the nearest explains it."""
+    return math.inf if each.said is None else abs(each.said.saves.middle - one.brought)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from textwrap import wrap
 from typing import Any
@@ -16,7 +16,9 @@ from ncu_parsers.schema.tables import short_name
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_heads, echo_page, page_width, show
 from ncu_tools.cli.tables.part_text import WIDTH, paragraph
+from ncu_tools.compare.comparison_sums import signature_sums_of_run
 from ncu_tools.kernels.matching.asked_pairs import asked_pairs
+from ncu_tools.kernels.matching.kernel_pairs import pair_kernels
 from ncu_tools.kernels.names.distinct_names import distinct_names
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.view.against import EXACT_PART, CauseChange, KernelChange, ValueChange, common_shape
@@ -43,28 +45,31 @@ Patterns = tuple[re.Pattern[str], ...]
 def compared(
     runs: tuple[Run, Run], patterns: Patterns, pair: str | None, launch: int | None, machine: Machine | None
 ) -> KernelChange:
-    """The kernel of the base and the matching one of the new run, by name or by `pair` ("OLD=NEW").
+    """The kernel of the base and the matching one of the new run, by name, as compare does, or by `pair` ("OLD=NEW").
 
     Raises `NcuBenchError` if the new run has no such kernel, or several.
     """
     base, new = runs
+    matched_by = None
     if pair is not None:
         (asked,) = asked_pairs([pair], _names(base.table), [_names(new.table)])
         before = kernel_view(base.table, (_any_of(asked.old),), launch, machine)
         found = sorted(asked.new)
     else:
         before = kernel_view(base.table, patterns, launch, machine)
-        found = _same_kernel(before.kernel_name, new, base.name)
+        found = _same_kernel(before.kernel_name, new)
+        if not found:
+            found, matched_by = _renamed(before.kernel_name, base, new)
     after = kernel_view(new.table, (_any_of(found),), None, machine)
     shape = None if launch is not None else common_shape(before, after)
     if shape is not None:
         before = kernel_view(base.table, (_any_of([before.kernel_name]),), None, machine, shape)
         after = kernel_view(new.table, (_any_of([after.kernel_name]),), None, machine, shape)
-    return changes_of(before, after)
+    return replace(changes_of(before, after), matched_by=matched_by)
 
 
-def _same_kernel(name: str, new: Run, base: str) -> list[str]:
-    """The name in the new run: the same full name, however spelled, else the only one with the same short name."""
+def _same_kernel(name: str, new: Run) -> list[str]:
+    """The name in the new run: the same full name, however spelled, else the only one with the same short name; []."""
     names = _names(new.table)
     for spelling in (str, normalised_name, short_name):
         found = sorted(one for one in names if spelling(one) == spelling(name))
@@ -76,9 +81,19 @@ def _same_kernel(name: str, new: Run, base: str) -> list[str]:
                 f"They are: {', '.join(found[:NEAR_NAMES])}.",
                 'Say which one it is: --pair "OLD=NEW".',
             )
-    near = get_close_matches(name, sorted(names), NEAR_NAMES, 0.3) or sorted(names)[:NEAR_NAMES]
+    return []
+
+
+def _renamed(name: str, base: Run, new: Run) -> tuple[list[str], str | None]:
+    """What a kernel of the base is called in the new run, and by what it is known; raises `NcuBenchError` if by none."""
+    before, after = (signature_sums_of_run(run).signatures for run in (base, new))
+    for pair in pair_kernels(before, after).pairs:
+        if pair.was == name and pair.matched_by is not None:
+            return [pair.kernel], pair.matched_by
+    names = sorted(_names(new.table))
+    near = get_close_matches(name, names, NEAR_NAMES, 0.3) or names[:NEAR_NAMES]
     raise NcuBenchError(
-        f"{new.name} has no kernel {name}, which is in {base}.",
+        f"{new.name} has no kernel {name}, which is in {base.name}.",
         f"Kernels there, the likest first: {', '.join(near)}.",
         'If it was renamed, say what it is called: --pair "OLD=NEW". Or name a kernel that both have.',
     )
@@ -178,6 +193,9 @@ def _notes(change: KernelChange, names: tuple[str, str]) -> list[str]:
         f"base is {names[0]}, new is {names[1]}: {counted(len(change.values), 'value', 'values')} in both, "
         f"{same} of them without a change beyond 2 % (1 point of per cents) and the spread of their launches"
     ]
+    if change.matched_by is not None:
+        renamed = " was ".join(short_name(view.kernel_name) for view in (change.new, change.base))
+        notes.insert(0, f"{renamed}, by {change.matched_by}; if not, --pair OLD=NEW")
     if change.base.other_shapes or change.new.other_shapes:
         grid, block = (" x ".join(map(str, shapes[0])) for shapes in (change.base.grids, change.base.blocks))
         left = counted(change.base.other_shapes + change.new.other_shapes, "launch", "launches")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli.tables.kernel.against_table import _rows_of, compared
 from ncu_tools.kernels.view.against import KernelChange, ValueChange, against
@@ -225,10 +228,29 @@ def test_a_kernel_is_matched_by_its_short_name_if_only_its_parameters_changed() 
 
 
 def test_a_kernel_that_is_gone_is_refused_with_the_likest_names_and_pair() -> None:
-    both = runs_of(table(of_kernel(2e5, "rms_norm")), table(of_kernel(1e5, "rms_norm_v2"), of_kernel(1e5, "gemm")))
-    with pytest.raises(NcuBenchError, match=r"after has no kernel rms_norm.*likest first: rms_norm_v2.*--pair"):
+    new = [of_kernel(1e5, name) for name in ("rms_norm_v2", "rms_norm_v3", "gemm")]
+    both = runs_of(table(of_kernel(2e5, "rms_norm")), table(*new))
+    with pytest.raises(NcuBenchError, match=r"after has no kernel rms_norm.*likest first: rms_norm_v\d.*--pair"):
         compared(both, (), None, None, None)
-    assert compared(both, (), "rms_norm=rms_norm_v2", None, None).new.kernel_name == "rms_norm_v2"
+    found = compared(both, (), "rms_norm=rms_norm_v2", None, None)
+    assert (found.new.kernel_name, found.matched_by) == ("rms_norm_v2", None)
+
+
+def test_a_renamed_kernel_is_found_as_compare_finds_it_and_a_note_says_by_what(tmp_path: Path) -> None:
+    before, after = (
+        table(of_kernel(2e5, "rms_norm_v1")),
+        table(of_kernel(1e5, "rms_norm_float4"), of_kernel(1e5, "gemm")),
+    )
+    found = compared(runs_of(before, after), (), None, None, None)
+    assert (found.new.kernel_name, found.matched_by) == (
+        "rms_norm_float4",
+        "similar name (rms_norm), grid, block, only candidate",
+    )
+    for name, made in (("before", before), ("after", after)):
+        write_table(with_metadata(made, {"schema_version": SCHEMA_VERSION}), tmp_path / f"{name}.parquet")
+    shown = ran("kernel", str(tmp_path / "before.parquet"), "--against", str(tmp_path / "after.parquet"))
+    said = "rms_norm_float4 was rms_norm_v1, by similar name (rms_norm), grid, block, only candidate; if not, --pair OLD=NEW"
+    assert said in " ".join(shown.stderr.split())
 
 
 def test_two_kernels_of_one_short_name_are_refused() -> None:
