@@ -85,7 +85,7 @@ def _same_kernel(name: str, new: Run) -> list[str]:
 
 
 def _renamed(name: str, base: Run, new: Run) -> tuple[list[str], str | None]:
-    """What a kernel of the base is called in the new run, and by what it is known; raises `NcuBenchError` if by none."""
+    """What a kernel of the base is called in the new run, by what it was found; raises `NcuBenchError` if by none."""
     before, after = (signature_sums_of_run(run).signatures for run in (base, new))
     for pair in pair_kernels(before, after).pairs:
         if pair.was == name and pair.matched_by is not None:
