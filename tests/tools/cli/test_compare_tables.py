@@ -117,6 +117,15 @@ class TestLayers:
         assert (found["model.a"]["verdict"], found["model.b"]["verdict"]) == ("slower, noise not known", "gone")
 
 
+@pytest.mark.parametrize(("name", "title"), [("t4", "t4 time"), ("a-report-of-a-long-name", "base time")])
+def test_of_several_runs_the_times_of_the_base_have_a_title_that_leaves_them_room(
+    name: str, title: str, tmp_path: Path
+) -> None:
+    runs = tuple(launches_run(tmp_path / one, 100.0) for one in (name, "one", "two"))
+    columns = [one.title for one in compared_kernels(CompareRequest(runs)).table.columns]
+    assert [title in columns, "time" in columns] == [True, True]
+
+
 def test_categories_are_compared_by_their_times_and_held_to_gates(capsys: pytest.CaptureFixture[str]) -> None:
     report = str(SAMPLES / "d01-wide-raw.csv")
     gates = ["--fail-on", "category:GEMM:time>5%"]

@@ -56,6 +56,8 @@ BY_CATEGORY, BY_LAYER = columns(f"{CATEGORY} {LAYER}")
 VERDICT, MATCHED_BY = columns("verdict~0 matched_by~4")
 UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 4, 3
 """Ranks of counts in `Column.spare`."""
+LONGEST_TITLE = 12
+"""Letters of a run's name in the title of a column."""
 COUNTED = ("launches", "flops", "dram_bytes")
 FOR_MACHINES = columns(
     "time_ratio time_ratio_low time_ratio_high dram_bytes_ratio dram_bytes_ratio_low dram_bytes_ratio_high "
@@ -319,8 +321,11 @@ def _for_text(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> list[Column]:
-    """Columns of both sides and of their changes. With several runs, `base` is the name of the base."""
-    before, after = (base, "") if base else ("base", "new")
+    """Columns of both sides and of their changes. With several runs, `base` is the name of the base.
+
+    A long name, such as that of a file, would be wider than its numbers: columns are dropped by their width.
+    """
+    before, after = (base if len(base) <= LONGEST_TITLE else "base", "") if base else ("base", "new")
 
     def sides(name: str, title: str, kind: str, spare: int) -> list[Column]:
         both = (("base", before), ("new", after))
