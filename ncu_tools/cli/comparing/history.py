@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from ncu_launch.errors import WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.comparing.old_gates import RemovesOldGates
@@ -34,11 +34,15 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.terminal_notes import picture_written
+from ncu_tools.numbers.change import shortened
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.pictures import format_of
-from ncu_tools.report.table import Table
+from ncu_tools.report.table import Table, printable
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from ncu_tools.history.causes import HistoryChange
     from ncu_tools.history.series import History
 
@@ -50,6 +54,8 @@ FOR_PEOPLE = columns("histories.run commit~2 histories.kernel histories.changed~
 """A row per run and kernel: what changed there together."""
 SERIES = columns("histories.run commit~1 histories.kernel histories.quantity histories.value")
 BY = ("kernel", "layer", "category", "step")
+MOST_NAMED = 8
+"""Names that are listed where --kernel finds none."""
 PAGE = "html"
 MOST_PICTURES, MOST_ROWS_OF_PAGE = 12, 500
 
@@ -146,7 +152,6 @@ def command(
       ncu-bench history reports --series --quantity time --format csv
       ncu-bench history runs --commit monday=1f3a5c7 --commit tuesday=9e2b4d6
     """
-    import numpy as np
 
     from ncu_tools.compare.gate import WINDOW, evaluate, exit_code, parse_gate
     from ncu_tools.history.causes import changes_of
@@ -166,6 +171,7 @@ def command(
         found = ordered_runs(runs, how.commits, engine)
     history = history_of(found.runs, how.by)
     history.notes += found.notes
+    asked = _asked(history, how.kernel)
     outcomes = [
         evaluate(gate, held(history, gate.measure, gate.window or WINDOW, drift=gate.drift), clocks_anyway=anyway)
         for gate in limits
@@ -173,7 +179,6 @@ def command(
     newest = history.runs[-1]
     write_junit(junit, {newest: outcomes})
     with_changes = not how.series or output is not None
-    asked = np.array([_is_named(history, series, how.kernel) for series in range(len(history.names))], np.bool_)
     changes = [one for one in changes_of(history, asked) if _is_wanted(history, one, how)] if with_changes else []
     shown = _series(history, how, output_format) if how.series else _changes(history, changes, how, output_format)
     shown.extra["gates"] = rows_of_gates({newest: outcomes})
@@ -225,7 +230,7 @@ def _written(pictured: _Pictured, output: Path, file_format: str) -> list[str]:
 
     history, order = pictured.history, pictured.series()
     if not order:
-        return ["there is nothing to draw: --kernel finds no series"]
+        return ["there is nothing to draw: the runs have no kernels"]
     if file_format != PAGE:
         return [picture_written(draw_history(history, order[0], pictured.changes, file_format, pictured.size), output)]
     from ncu_tools.kernels.names.readable_names import readable_name
@@ -261,13 +266,28 @@ def _require_names(how: HistoryOptions) -> None:
         pattern_of(how.kernel)
 
 
+def _asked(history: History, pattern: str | None) -> npt.NDArray[np.bool_]:
+    """Which series `--kernel` names; raises `NcuBenchError` if it names none."""
+    import numpy as np
+
+    asked = np.array([_is_named(history, series, pattern) for series in range(len(history.names))], np.bool_)
+    if pattern is not None and len(asked) and not asked.any():
+        raise NcuBenchError(
+            f"No {history.noun} of the runs has a name with {pattern}.",
+            f"There are {', '.join(shortened([printable(name) for name in history.names], MOST_NAMED))}.",
+            "Name a part of one of these with --kernel; (?i) in front of a pattern takes large and small letters.",
+        )
+    return asked
+
+
 def _is_named(history: History, series: int, pattern: str | None) -> bool:
     from ncu_tools.history.series import EVERY
+    from ncu_tools.kernels.names.readable_names import is_called
 
     if pattern is None or series == EVERY:
         return True
     names = [history.names[series], *(one.was for one in history.renamed if one.series == series)]
-    return any(re.search(pattern, name) for name in names)
+    return any(is_called(name, [re.compile(pattern)]) for name in names)
 
 
 def _is_wanted(history: History, change: HistoryChange, how: HistoryOptions) -> bool:

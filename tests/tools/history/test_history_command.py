@@ -61,9 +61,19 @@ class TestTheTable:
 
     def test_is_limited_to_kernels_quantities_and_causes(self, runs: Path) -> None:
         assert [one["quantity"] for one in rows(str(runs), "--quantity", "time,registers")] == ["registers", "time"]
-        assert rows(str(runs), "--kernel", "softmax") == []
         assert rows(str(runs), "--cause", "noise,machine") == []
         assert len(rows(str(runs), "--kernel", "g.mm", "--top", "1")) == 1
+
+    def test_of_a_kernel_that_no_run_has_is_refused_with_those_there_are(self, runs: Path) -> None:
+        done = ran("history", str(runs), "--kernel", "softmax", "--fail-on", "any:time>3%")
+        assert done.exit_code == 1
+        assert "No kernel of the runs has a name with softmax. There are gemm." in " ".join(done.stderr.split())
+
+    def test_is_limited_to_kernels_by_the_names_that_it_shows_too(self, tmp_path: Path) -> None:
+        name = "void softmax_warp_forward<float, float, float, 10, false, false>(float *, const float *, int, int, int)"
+        for number in range(2):
+            run_folder(tmp_path / str(number), counted(name), day(number + 1), (f"{number:040x}", day(number + 1)))
+        assert rows(str(tmp_path), "--kernel", "softmax_warp_forward fp32", "--series", "--quantity", "launches")
 
     def test_of_series_has_a_row_per_run_kernel_and_quantity(self, runs: Path) -> None:
         found = rows(str(runs), "--series", "--quantity", "registers")

@@ -76,7 +76,7 @@ def test_labels_of_changes_that_are_close_stand_in_rows_and_within_the_picture()
 def test_a_file_of_another_kind_and_a_kernel_that_is_not_there_are_told(runs: Path, tmp_path: Path) -> None:
     assert ran("history", str(runs), "-o", str(tmp_path / "x.doc")).exit_code == 2
     nothing = ran("history", str(runs), "--kernel", "none", "-o", str(tmp_path / "x.svg"))
-    assert "nothing to draw" in nothing.stderr
+    assert "No kernel of the runs has a name with none." in nothing.stderr
     assert not (tmp_path / "x.svg").exists()
 
 
