@@ -44,9 +44,9 @@ def fewer_instructions(one: Situation) -> Pulled | None:
         ]
         if divisions > facts["least_divisions"]:
             evidence.append(one.evidence("of integer divisions and remainders", divisions, "fraction", "instructions"))
-        others, slow = max(0.0, others - divisions), one.slow_share + divisions
+        others, slow = max(0.0, others - divisions), one.slow_share
     else:
-        others, slow, evidence = facts["unknown_others"], 0.0, []
+        others, slow, divisions, evidence = facts["unknown_others"], 0.0, 0.0, []
     if one.is_reduction and one.uses_shared_memory and one.busy("l1") > facts["busy"]:
         return _by_shuffles(one, others)
     if not math.isnan(busiest):
@@ -55,6 +55,8 @@ def fewer_instructions(one: Situation) -> Pulled | None:
         why = "warps wait for one another" if is_contended(one) else "neither issue slots nor a pipe are busy"
         return nothing(why, *evidence)
     left = keeps(facts["of_others"] * others + facts["of_slow"] * slow, facts["strength"])
+    if divisions > facts["least_divisions"]:
+        left = left.times(keeps(divisions, facts["divided"]))
     return Pulled(Effect(dict.fromkeys(PIPES, left), waits_keep(waits, left)), evidence, uses_code=one.code is not None)
 
 
@@ -101,7 +103,7 @@ def divergence(one: Situation) -> Pulled | None:
     facts = constants()["divergence"]
     lanes = one.get("lanes")
     if math.isnan(lanes):
-        return None
+        return _by_warps_that_end(one)
     evidence = one.evidence("threads of a warp that take part", lanes, "thread", "lanes")
     missing = 1 - lanes / min(WARP, one.get("warp_threads", WARP) or WARP)
     if missing < facts["least"]:
@@ -109,6 +111,19 @@ def divergence(one: Situation) -> Pulled | None:
     left = keeps(missing, facts["strength"])
     waits = waits_keep(one.waits("wait", "branch_resolving", "barrier", "math_pipe_throttle", "dispatch_stall"), left)
     return Pulled(Effect(dict.fromkeys((*PIPES, "lsu", "l1"), left), waits), [evidence])
+
+
+def _by_warps_that_end(one: Situation) -> Pulled | None:
+    """Blocks of which few warps work on while the others have ended, and hold their place on the SM."""
+    facts = constants()["divergence"]
+    waves, most = one.get("waves"), one.get("theoretical")
+    if not (waves > facts["waves"] and most > 0):
+        return None
+    achieved, life = one.get("achieved") / most, one.kernel.time_ns / waves
+    if not (achieved < facts["still_there"] and life > facts["long_blocks"] * constants()["blocks"]["start_ns"]):
+        return None
+    evidence = one.evidence("warps on an SM, of those that fit", achieved, "fraction", "achieved", "theoretical")
+    return Pulled(Effect(time=keeps(1 - achieved, facts["strength"])), [evidence], case="warps")
 
 
 @lever("release-build")

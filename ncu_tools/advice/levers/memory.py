@@ -16,8 +16,9 @@ from ncu_tools.advice.levers.lever import (
 )
 from ncu_tools.advice.levers.parallelism import is_contended
 from ncu_tools.advice.situation.constants import constants
-from ncu_tools.advice.situation.kernel_situation import Situation
+from ncu_tools.advice.situation.kernel_situation import PASSES_OF_L1, WARP, Situation
 from ncu_tools.advice.situation.model import ALL, Effect, Left
+from ncu_tools.advice.situation.utilisation import resources
 
 
 @lever("coalesce")
@@ -34,9 +35,23 @@ def coalesce(one: Situation) -> Pulled | None:
     of_dram = Left.all(max(1 / dram, 1 / excess)) if dram > 1 else ALL
     if math.isnan(dram):
         of_dram = falls_by(excess, facts["dram"])
+    if not set(metrics).isdisjoint(("l1", "sm", *PASSES_OF_L1)):
+        of_dram = Left(of_dram.best, 1.0, 1.0)  # L1 may hold what one access brings until the next one asks for it
+    of_dram = of_dram.times(_asked_for_at_most(one))
     of_l1 = Left.all(1 / _l1_passes(one, excess))
     waits = waits_keep(one.waits(*MEMORY_WAITS), falls_by(excess, facts["waiting"]))
     return Pulled(Effect({"l2": l2, "xbar": l2, "l1": of_l1, "dram": of_dram}, waits), [evidence])
+
+
+def _asked_for_at_most(one: Situation) -> Left:
+    """How much longer DRAM takes than at its roof where the few warps on an SM have too little on its way (Little)."""
+    facts = constants()["coalesce"]
+    warps = one.threads * max(1.0, one.blocks_per_sm) / WARP
+    if not (0 < warps < facts["few_warps"] and one.blocks_per_sm > 0):
+        return ALL
+    of_sms, of_an_sm = min(1.0, one.blocks_per_sm), facts["latency_cycles"] * facts["dram_bytes"]
+    reached = [of_sms * warps * WARP * 4.0 * loads / of_an_sm for loads in facts["loads_of_a_warp"]]
+    return Left(*(max(1.0, resources()["dram"]["cap"] / busy) for busy in reached))
 
 
 def _l1_passes(one: Situation, excess: float) -> float:
@@ -100,11 +115,14 @@ def constant_memory(one: Situation) -> Pulled | None:
     if of_loads < 0.1:
         return nothing("few loads have one address for a warp", evidence)
     weight = facts["in_products"] if one.is_gemm else 1.0
-    instructions = keeps(weight * of_loads * (one.memory_instructions + facts["addresses"] * beside), facts["strength"])
-    integer = keeps(weight * of_loads * facts["integer"], facts["strength"])
+    instructions = keeps(weight * of_loads * (one.memory_instructions + facts["addresses"] * beside), facts["operands"])
+    integer = keeps(weight * of_loads * facts["integer"], facts["operands"])
     memory = keeps(weight * of_loads, facts["strength"])
     waits = waits_keep(one.waits("lg_throttle", "math_pipe_throttle", "wait"), memory)
     work = {"issue": instructions, "alu": integer, "lsu": memory, "l1": memory}
+    if one.busy("branch") > 0 and one.busy("lsu") > 0:  # constants at an index that is computed go through this pipe
+        moved = weight * of_loads * one.busy("lsu") / one.busy("branch")
+        work["branch"] = Left(1.0, 1.0 + moved, 1.0)
     return Pulled(Effect(work, waits), [evidence], uses_code=one.code is not None)
 
 

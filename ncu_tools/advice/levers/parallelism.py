@@ -51,6 +51,10 @@ def privatise_atomics(one: Situation) -> Pulled | None:
         one.evidence("the busiest resource, busy", one.bound, "fraction", one.kernel.bound[0]),
     ]
     if not is_contended(one):
+        if one.is_histogram and one.code is None and not one.uses_shared_memory:
+            left = Left(*facts["scattered"])
+            passes = one.evidence("L1 busy with updates of a histogram", one.busy("l1"), "fraction", "l1")
+            return Pulled(Effect(dict.fromkeys(("l1", "l2", "xbar", "lsu"), left)), [passes], case="bins")
         if one.code is not None or one.get("atomics", 0.0) > 0:
             return nothing("updates do not queue", *evidence)
         return None
@@ -142,7 +146,7 @@ def grid_size(one: Situation) -> Pulled | None:
 def balance(one: Situation) -> Pulled | None:
     """SMs that end long before others though the grid has blocks for all."""
     facts = constants()["balance"]
-    idle, tail, empty = one.get("idle"), one.get("tail", 0.0), one.get("empty_sms", 0.0)
+    idle, tail, empty = one.get("idle"), one.get("tail", 0.0), one.get("empty_sms", share(1 - one.blocks_per_sm))
     uneven = idle - empty - min(tail, max(0.0, idle - empty))
     if math.isnan(uneven) or one.is_several_kernels:
         return None

@@ -39,14 +39,17 @@ def lower_precision(one: Situation) -> Pulled | None:
     if double > facts["fp64_busy"]:
         evidence = one.evidence("FP64 pipe busy", double, "fraction", "fp64")
         return Pulled(Effect({"fp64": Left(*facts["fp64"])}, Left(*facts["waiting"])), [evidence])
-    narrow = one.busiest("dram", "fma", "l2", "tensor")
-    if not narrow > facts["busy"]:
+    if not one.is_in_floats or not one.bound > facts["busy"]:
         return None
-    work = dict.fromkeys(("dram", "fma", "l2", "l1", "lsu", "xbar", "tensor"), Left(*facts["half"]))
-    evidence = one.evidence(
-        "the busiest of DRAM, L2, FMA and tensor pipe, busy", narrow, "fraction", "dram", "fma", "tensor"
-    )
-    return Pulled(Effect(work, Left(*facts["waiting"])), [evidence])
+    half, packed, converted = (Left(*facts[name]) for name in ("half", "packed", "converted"))
+    work = dict.fromkeys(("dram", "fma", "l2", "xbar", "tensor"), half)
+    if one.is_double:
+        work |= {"l1": half, "lsu": Left(*facts["requests_of_double"])}
+    else:
+        work |= {"l1": packed, "lsu": packed, "issue": converted}
+    is_of_bytes = one.is_double or one.busiest("dram", "fma", "l2", "tensor") > facts["busy"]
+    evidence = one.evidence("the busiest resource, busy", one.bound, "fraction", one.kernel.bound[0])
+    return Pulled(Effect(work, Left(*facts["waiting"]) if is_of_bytes else packed), [evidence])
 
 
 @lever("tensor-cores")

@@ -24,6 +24,9 @@ def tile_shared_memory(one: Situation) -> Pulled | None:
     evidence = [each for each in evidence if not math.isnan(each.value)]
     if one.busy("dram") > facts["dram_at_roof"]:
         return nothing("DRAM is at its roof: nothing is read twice from it", *evidence)
+    if one.loads_of_a_thread < facts["least_loads"] and not one.exchanges_in_global_memory:
+        each = one.evidence("global loads of a thread", one.loads_of_a_thread, "", "load_requests")
+        return nothing("a thread reads one value, which a tile would not spare it", each, *evidence)
     is_seen = (
         hit > facts["least_l1_hit"] or reuse > facts["least_reuse"] or (one.is_product and not one.uses_shared_memory)
     )
@@ -42,9 +45,9 @@ def tile_shared_memory(one: Situation) -> Pulled | None:
     if not is_seen:
         return nothing("no data is seen to be read twice", *evidence)
     l2 = Left(*facts["l2_again" if one.uses_shared_memory else "l2"])
-    l1 = Left(*facts["l1"])
+    l1, requests = Left(*facts["l1"]), Left(*facts["l1" if one.is_gemm else "requests"])
     waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), facts["waiting"])
-    effect = Effect({"l2": l2, "xbar": l2, "dram": l2, "l1": l1, "lsu": l1}, waits)
+    effect = Effect({"l2": l2, "xbar": l2, "dram": l2, "l1": l1, "lsu": requests}, waits)
     return Pulled(effect, evidence, case="larger" if one.uses_shared_memory else "")
 
 

@@ -32,6 +32,8 @@ FROM_LIBRARIES = re.compile(
 
 ON_IN_A_TREE = 0.8
 """Of the threads of a warp, those that work in a tree of sums at most: half of them drop out at each of its steps."""
+MOST_SMS = 192.0
+"""SMs of the largest GPU at most: a grid of no more blocks leaves those idle that have none."""
 LEAST_OF_A_PRODUCT = 96.0
 """Instructions of a warp in a product at least: two loads and a multiply-add for each of 32 pairs."""
 DRIVERS_SHARED_MEMORY = 1100.0
@@ -41,6 +43,11 @@ LEAST_LOADS = 0.01
 NO_PRODUCT = re.compile(r"gemv|mat_?vec|matrix_?vector|split_?k_?reduce", re.IGNORECASE)
 """Products with a vector, and sums over the parts of a product that was split, whose names are those of products."""
 REDUCTION = re.compile(r"reduc|\bsum|sums?_|dot_?prod|norm|softmax", re.IGNORECASE)
+INTEGER = re.compile(
+    r"(\s|\*|&|const|volatile|unsigned|signed|char|short|int|long|bool|u?int\d+_t|size_t|__restrict__)+"
+)
+"""A parameter of an integer type, or a pointer to one."""
+HISTOGRAM = re.compile(r"histo|bin_?count", re.IGNORECASE)
 ON_TENSOR_CORES = re.compile(
     r"tensorop|wmma|hmma|[hif]mma|mma_sync|16816|1688|s884|xmma(?!.*ffma)|nvjet|flash|fmha", re.IGNORECASE
 )
@@ -97,8 +104,11 @@ class Situation:
 
     @cached_property
     def blocks_per_sm(self) -> float:
-        """Blocks of the grid for each SM."""
-        return self.get("blocks_per_sm")
+        """Blocks of the grid for each SM; of a grid of fewer blocks than GPUs have SMs, also by how many SMs worked."""
+        known, blocks = self.get("blocks_per_sm"), self.get("blocks")
+        if math.isnan(known) and blocks <= MOST_SMS:
+            return 1.0 - self.get("idle")
+        return known
 
     @cached_property
     def threads(self) -> float:
@@ -225,7 +235,8 @@ class Situation:
         sm = self.kernel.busy.get("sm", NAN)
         if math.isnan(requests) and passes > 0.3 and sm > 0 and "issue" not in self.kernel.busy:
             ratio = 2 * passes / sm  # at least: the SM is as busy as the pipe that sends requests, or busier
-            if not self.uses_shared_memory and ratio > 2 * constants()["coalesce"]["passes_per_request"]:
+            is_spread = ratio > 2 * constants()["coalesce"]["passes_per_request"]
+            if is_spread and not (self.uses_shared_memory or self.is_histogram):
                 return ratio, ("l1", "sm")
         return NAN, ()
 
@@ -372,13 +383,27 @@ class Situation:
             self.busy("lsu") > 0.3 or (self.busy("fma") > 0.2 and self.busy("l1") > 0.3)
         )
 
+    @property
+    def warps(self) -> float:
+        """Warps of the launch; NaN if unknown."""
+        return self.get("blocks") * math.ceil(self.threads / WARP) if self.threads > 0 else NAN
+
+    @property
+    def loads_of_a_thread(self) -> float:
+        """Global loads that a thread executes; NaN if unknown."""
+        return self.get("load_requests") / self.warps if self.warps > 0 else NAN
+
     @cached_property
     def instructions_of_a_warp(self) -> float:
         """Instructions that a warp executes, counted or by issue slots; NaN if unknown."""
-        warps = self.get("blocks") * math.ceil(self.threads / WARP) if self.threads > 0 else NAN
         counted, schedulers = self.get("instructions"), 4 * self.get("sm_count")
         executed = self.busy("issue") * schedulers * self.get("cycles") if math.isnan(counted) else counted
-        return executed / warps if warps > 0 else NAN
+        return executed / self.warps if self.warps > 0 else NAN
+
+    @cached_property
+    def is_histogram(self) -> bool:
+        """True for a kernel whose threads count into bins, by its name: updates go to addresses that data choose."""
+        return bool(HISTOGRAM.search(self.kernel.name))
 
     @cached_property
     def is_in_libraries(self) -> bool:
@@ -399,8 +424,18 @@ class Situation:
         """True if the arithmetic is in FP64, on CUDA cores."""
         if self.code is not None:
             return self.code.count("DFMA|DMUL|DADD") > self.code.count("FFMA|FMUL|FADD")
-        fma = self.busy("fma")
-        return self.busy("fp64") > (0.0 if math.isnan(fma) else fma)
+        if "fp64" in self.kernel.busy:
+            fma = self.busy("fma")
+            return self.busy("fp64") > (0.0 if math.isnan(fma) else fma)
+        return bool(re.search(r"\bdouble\b", self.kernel.name)) and not re.search(r"\bfloat\b", self.kernel.name)
+
+    @cached_property
+    def is_in_floats(self) -> bool:
+        """True if the kernel computes in floating point, by its code or the types of its parameters, or if unknown."""
+        if self.code is not None:
+            return self.code.count(r"[FDH](FMA|MUL|ADD)|[FDH]SETP|[FDH]MNMX|H?MMA") > 0
+        parameters = self.kernel.name.partition("(")[2].rstrip(") ")
+        return not parameters or not all(map(INTEGER.fullmatch, parameters.split(",")))
 
     @cached_property
     def is_several_kernels(self) -> bool:

@@ -125,6 +125,27 @@ class TestCoalescing:
         assert not is_pulled("coalesce", self.of(ideal=800 / (least - 0.001)))
         assert is_absent("coalesce", measured(busy={"l2": 0.9}))
 
+    def test_leaves_dram_what_it_has_where_only_passes_over_l1_are_known(self) -> None:
+        found = pulled("coalesce", measured(busy={"l1": 0.9, "sm": 0.1, "dram": 0.2}))
+        assert values(found) == [18]
+        assert found.effect.work["dram"] == pytest.approx((1 / 18, 1.0, 1.0))
+        assert found.effect.work["l2"] == pytest.approx(powers(18, self.FACTS["l2"]))
+
+    @pytest.mark.parametrize(
+        ("warps", "per_sm", "of_roof"), [(8, 0.5, 0.5), (4, 2.0, 1.0), (4, 0.25, 0.125), (4, 1.0, 0.5), (16, 0.5, None)]
+    )
+    def test_brings_no_more_from_dram_than_few_warps_ask_for(
+        self, warps: int, per_sm: float, of_roof: float | None
+    ) -> None:
+        kernel = measured(busy={"l1": 1.0, "sm": 0.1, "dram": 0.2}, threads=32.0 * warps, blocks_per_sm=per_sm)
+        found = pulled("coalesce", kernel).effect.work["dram"]
+        if of_roof is None:
+            assert found.middle == 1.0
+        else:
+            bytes_of_8_warps = 8 * 128 * self.FACTS["loads_of_a_warp"][1]
+            reached = of_roof * bytes_of_8_warps / self.FACTS["latency_cycles"] / self.FACTS["dram_bytes"]
+            assert found.middle == pytest.approx(max(1.0, 0.9 / reached))
+
 
 class TestWiderAccesses:
     FACTS = facts("widen")
@@ -169,10 +190,16 @@ class TestConstantMemory:
         found = pulled("constant-memory", measured(name, busy={"alu": 0.8}, stalls=STALLS), self.CODE)
         work, facts, loads = found.effect.work, self.FACTS, weight * 0.5
         assert (values(found), found.uses_code) == ([0.5], True)
-        assert work["issue"] == pytest.approx(rest(loads * (0.2 + facts["addresses"] * 0.4), facts["strength"]))
-        assert work["alu"] == pytest.approx(rest(loads * facts["integer"], facts["strength"]))
+        assert work["issue"] == pytest.approx(rest(loads * (0.2 + facts["addresses"] * 0.4), facts["operands"]))
+        assert work["alu"] == pytest.approx(rest(loads * facts["integer"], facts["operands"]))
         assert work["lsu"] == work["l1"] == pytest.approx(rest(loads, facts["strength"]))
         assert found.effect.waiting == waits(0.3, rest(loads, facts["strength"]))
+        assert "branch" not in work
+
+    def test_moves_loads_with_computed_indices_to_the_pipe_of_constants(self) -> None:
+        kernel = measured("filter", busy={"lsu": 0.9, "branch": 0.1}, stalls=STALLS)
+        assert pulled("constant-memory", kernel, self.CODE).effect.work["branch"] == pytest.approx((1.0, 1 + 4.5, 1.0))
+        assert self.FACTS["operands"][1] < self.FACTS["strength"][1]
 
     def test_is_seen_by_sectors_where_there_is_no_code(self) -> None:
         def kernel(sectors: float, **numbers: float) -> MeasuredKernel:
@@ -182,7 +209,7 @@ class TestConstantMemory:
         assert (values(found), found.uses_code) == ([1.09], False)
         loads = self.FACTS["unknown_share"]
         memory = 0.15 + self.FACTS["addresses"] * 0.25
-        assert found.effect.work["issue"] == pytest.approx(rest(loads * memory, self.FACTS["strength"]))
+        assert found.effect.work["issue"] == pytest.approx(rest(loads * memory, self.FACTS["operands"]))
         assert not is_pulled("constant-memory", kernel(110.0))
         assert not is_pulled("constant-memory", kernel(0.0))
         assert is_pulled("constant-memory", kernel(50.0))
@@ -234,6 +261,18 @@ class TestFewerInstructions:
         slow = pulled("fewer-instructions", kernel, code(FADD=98, FCHK=2)).effect.work["issue"]
         removed = self.FACTS["of_slow"] * 2 / 100 * constants()["fast_math"]["of_division"]
         assert slow == pytest.approx(rest(removed, self.FACTS["strength"]))
+
+    def test_take_most_of_integer_divisions_with_them(self) -> None:
+        kernel = measured(busy={"issue": 0.9, "xu": 0.8}, stalls={"wait": 0.4})
+        found = pulled("fewer-instructions", kernel, code(IADD3=30, FADD=69, I2F_U32_RP=1))
+        removed, others = self.FACTS["of_integer_division"] / 100, 0.31 - self.FACTS["of_integer_division"] / 100
+        left = [
+            (1 - self.FACTS["of_others"] * others * plain) * (1 - removed * divided)
+            for plain, divided in zip(self.FACTS["strength"], self.FACTS["divided"], strict=True)
+        ]
+        assert found.effect.work["issue"] == found.effect.work["xu"] == pytest.approx(left)
+        assert values(found)[1] == pytest.approx(removed)
+        assert self.FACTS["divided"][1] > self.FACTS["of_slow"] * self.FACTS["strength"][1]
 
     def test_are_a_part_that_is_not_known_without_code_and_wait_by_the_busiest_pipe(self) -> None:
         for name, key in (("issue", "waits_at_a_pipe"), ("sm", "waits")):
@@ -317,6 +356,21 @@ class TestDivergence:
         assert not is_pulled("divergence", measured(lanes=32 * (1 - self.FACTS["least"]) + 0.1))
         assert is_absent("divergence", measured())
 
+    def test_is_seen_by_warps_that_ended_where_threads_were_not_counted(self) -> None:
+        facts = self.FACTS
+        life = facts["long_blocks"] * constants()["blocks"]["start_ns"]
+
+        def of(achieved: float = 0.2, waves: float = 16.0, ns: float = 1.1 * life, **more: float) -> MeasuredKernel:
+            return measured(achieved=achieved, theoretical=0.8, waves=waves, time_ns=waves * ns, **more)
+
+        found = pulled("divergence", of())
+        assert (values(found), found.case) == (pytest.approx([0.25]), "warps")
+        assert found.effect.time == pytest.approx(rest(0.75, facts["strength"]))
+        assert is_absent("divergence", of(achieved=0.8 * facts["still_there"]))
+        assert is_absent("divergence", of(waves=facts["waves"]))
+        assert is_absent("divergence", of(ns=life))
+        assert not is_pulled("divergence", of(lanes=32.0))
+
 
 def test_a_release_build_leaves_the_same_of_instructions_and_waits() -> None:
     found = pulled("release-build", measured(), code(30, MOV=60, FADD=40))
@@ -349,6 +403,19 @@ class TestAtomics:
         assert is_absent("privatise-atomics", measured(busy={"l2": 0.1}, **CONTENDED), code(REDUX=10, FADD=10))
         assert pulled("privatise-atomics", measured(busy={"l2": 0.5}, atomics=1.0)).nothing
         assert is_absent("privatise-atomics", measured(busy={"l2": 0.5}, atomics=0.0))
+
+    def test_of_a_histogram_are_what_spreads_its_passes_over_l1(self) -> None:
+        busy = {"l1": 0.9, "sm": 0.1}
+        found = pulled("privatise-atomics", measured("histogram_kernel", busy=busy))
+        assert (values(found), found.case) == ([0.9], "bins")
+        assert set(found.effect.work) == {"l1", "l2", "xbar", "lsu"}
+        assert found.effect.work["l1"] == pytest.approx(self.FACTS["scattered"])
+        assert is_absent("coalesce", measured("histogram_kernel", busy=busy))
+        assert is_pulled("coalesce", measured("row_sums", busy=busy))
+        assert is_absent(
+            "privatise-atomics", measured("histogram_kernel", busy=busy, shared_static=4096.0, shared_dynamic=0.0)
+        )
+        assert is_absent("privatise-atomics", measured("histogram_kernel", busy=busy), code(FADD=10))
 
 
 class TestTheBlock:
@@ -442,6 +509,23 @@ class TestTheGrid:
         found = pulled("grid-size", measured(busy={"l2": busy, "fma": 0.9}, blocks_per_sm=per_sm, waves=0.2))
         assert found.effect.time == pytest.approx([max(busy / 0.9, per_sm**one) for one in self.FACTS[key]])
         assert values(found) == [per_sm]
+
+    @pytest.mark.parametrize(("blocks", "idle", "per_sm"), [(1.0, 0.975, 0.025), (64.0, 0.4, 0.6), (193.0, 0.4, None)])
+    def test_of_a_gpu_whose_sms_are_not_known_is_judged_by_those_that_worked(
+        self, blocks: float, idle: float, per_sm: float | None
+    ) -> None:
+        unknown = {"blocks_per_sm": math.nan, "sm_count": math.nan, "waves": math.nan}
+        kernel = measured(busy={"dram": 0.01}, blocks=blocks, idle=idle, **unknown)
+        if per_sm is None:
+            assert is_absent("grid-size", kernel)
+            assert is_pulled("balance", kernel)
+        else:
+            found = pulled("grid-size", kernel)
+            assert values(found) == pytest.approx([per_sm])
+            assert found.effect.time is not None
+            exponent = self.FACTS["split" if per_sm < 0.5 else "split_little"][0]
+            assert found.effect.time.best == pytest.approx(max(per_sm**exponent, 0.01 / 0.9))
+            assert pulled("balance", kernel).nothing == "SMs have work alike"
 
     def test_of_a_short_kernel_leaves_little_to_split(self) -> None:
         short = self.FACTS["short_ns"]
@@ -605,11 +689,37 @@ def test_a_lower_precision_halves_what_is_busy_or_frees_the_fp64_pipe() -> None:
     assert double.effect.work == {"fp64": pytest.approx(known["fp64"])}
     assert double.effect.waiting == pytest.approx(known["waiting"])
     single = pulled("lower-precision", measured(busy={"fp64": known["fp64_busy"], "fma": 0.6, "l2": 0.55}))
-    assert set(single.effect.work) == {"dram", "fma", "l2", "l1", "lsu", "xbar", "tensor"}
+    assert set(single.effect.work) == {"dram", "fma", "l2", "l1", "lsu", "xbar", "tensor", "issue"}
     assert single.effect.work["fma"] == pytest.approx(known["half"])
     assert (single.effect.waiting, values(single)) == (pytest.approx(known["waiting"]), [0.6])
     assert is_absent("lower-precision", measured(busy={"dram": known["busy"]}))
-    assert is_absent("lower-precision", measured(busy={"issue": 0.9}))
+
+
+def test_a_lower_precision_spares_accesses_of_single_words_only_where_they_are_packed() -> None:
+    known = facts("precision")
+    found = pulled("lower-precision", measured("k(float *, int)", busy={"lsu": 0.9, "dram": 0.2}, stalls=STALLS))
+    assert found.effect.work["lsu"] == found.effect.work["l1"] == found.effect.waiting == pytest.approx(known["packed"])
+    assert found.effect.work["issue"] == pytest.approx(known["converted"])
+    double = pulled("lower-precision", measured("k(double *, int)", busy={"l1": 0.9}))
+    assert double.effect.work["l1"] == pytest.approx(known["half"])
+    assert double.effect.work["lsu"] == pytest.approx(known["requests_of_double"])
+    assert (double.effect.waiting, "issue" in double.effect.work) == (pytest.approx(known["waiting"]), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "instructions", "is_found"),
+    [
+        ("k(unsigned int *, const int *, unsigned long)", None, False), ("k(vec3 *, int)", None, True),
+        ("k<(int)4>(float *, int)", None, True), ("k", None, True), ("k(char const*, unsigned char *)", None, False),
+        ("k(float *)", {"IADD3": 9, "LDG": 1}, False), ("k(int *)", {"FMUL": 1}, True), ("k(int *)", {"HFMA2": 1}, True),
+    ],
+)  # fmt: skip
+def test_a_lower_precision_is_for_kernels_that_compute_in_floating_point(
+    name: str, instructions: dict[str, int] | None, is_found: bool
+) -> None:
+    used = code(**instructions) if instructions is not None else None
+    found = LEVERS["lower-precision"](Situation(measured(name, busy={"dram": 0.9}), used))
+    assert (found is not None) == is_found
 
 
 def test_tensor_cores_take_products_over_that_the_fma_pipe_does() -> None:
@@ -676,11 +786,26 @@ class TestTilesInSharedMemory:
             found = pulled("tile-shared-memory", measured(busy={"l2": 0.9}, stalls=STALLS, l1_hit=0.7, **shared))
             work = found.effect.work
             assert work["l2"] == work["xbar"] == work["dram"] == pytest.approx(self.FACTS[key])
-            assert work["l1"] == work["lsu"] == pytest.approx(self.FACTS["l1"])
+            assert work["l1"] == pytest.approx(self.FACTS["l1"])
+            assert work["lsu"] == pytest.approx(self.FACTS["requests"])
             assert found.effect.waiting == waits(0.4, self.FACTS["waiting"])
             assert values(found) == pytest.approx([0.7, 1 / 0.3])
             told = found.remedy(lever_texts()["tile-shared-memory"])
             assert told.startswith("Make the tile in shared memory larger" if shared else "Load a tile")
+
+    def test_spare_requests_of_products_only_whose_neighbours_are_loaded_as_one(self) -> None:
+        product = pulled("tile-shared-memory", measured("sgemm", busy={"lsu": 0.95}, l1_hit=0.7))
+        assert product.effect.work["lsu"] == pytest.approx(self.FACTS["l1"])
+        assert self.FACTS["requests"][1] == 1.0
+
+    def test_bring_nothing_to_threads_that_read_one_value(self) -> None:
+        def of(loads: float) -> MeasuredKernel:
+            return measured(busy={"l2": 0.5}, l1_hit=0.7, blocks=10.0, threads=256.0, load_requests=80.0 * loads)
+
+        least = self.FACTS["least_loads"]
+        assert "reads one value" in pulled("tile-shared-memory", of(1.0)).nothing
+        assert not is_pulled("tile-shared-memory", of(least - 0.01))
+        assert is_pulled("tile-shared-memory", of(least))
 
     @pytest.mark.parametrize(
         ("name", "numbers", "is_found"),
