@@ -40,7 +40,7 @@ TABLES = {
     "compare_code": "cli.comparing.compare_code",
     "digest": "cli.reading.digest",
     "doctor": "cli.collecting.doctor",
-    "estimate": "cli.collecting.estimate",
+    "estimate": "cli.collecting.estimate cli.tables.expected_operators cli.tables.carried_runs",
     "expected": "cli.comparing.expected cli.comparing.expected_ranges report.html.expected_content",
     "export": "cli.reading.export",
     "history": "cli.comparing.history",
