@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.targets.language.settings import NOT_QUANTISED, SCHEMES, causal_name, check
 from ncu_launch.targets.model_name_check import misspelt, torchvision_names_unloaded
@@ -39,7 +40,7 @@ COLUMNS = columns(
     "context_length~0 new_tokens head~8 parameters flops flops_operators integer_operations bytes_model "
     "weights_read_bytes~1 cache_read_bytes~1 cache_written_bytes activation_bytes bytes_per_token "
     "bytes_operators arithmetic_intensity integer_intensity whole_bytes machine~0 time_model_ns~0 "
-    "expected_ns~0 low_ns~0 high_ns~0 compiled_ns~1 bound time_operators_ns least_token_ns~1 "
+    "expected_ns~0 low_ns~0 high_ns~0 compiled_ns~0 bound time_operators_ns least_token_ns~1 "
     "estimate.tokens_per_s~1 sequence_tokens_per_s compute_bound_batch~1 "
     "cache_outweighs_context~1 cached_bytes_per_token weights_resident_bytes cache_resident_bytes "
     "unknown_operators failed"
@@ -156,11 +157,13 @@ def command(
     if expected.operators is not None:
         from ncu_tools.cli.tables.expected_operators import operators_table
 
+        _refuse(OF_MODELS, "describe models", "the rows of --ops say their sizes and types")
         show(operators_table(expected.operators, expected, targets, machines, boards), output_format)
         return
     if runs := measured_runs(targets):
         from ncu_tools.cli.tables.carried_runs import carried_table, learn_from
 
+        _refuse(OF_MODELS, "describe models", f"what {runs[0]} ran is in it")
         table = learn_from(expected, runs) if expected.learn else carried_table(expected, runs, machines, boards)
         show(table, output_format)
         return
@@ -171,6 +174,7 @@ def command(
             "-o is the picture of a measured run, or the file of --learn; models have neither.",
             advice="Give a RUN, or leave -o out; --format json writes the numbers.",
         )
+    _refuse(OF_RUNS, "are of runs and tables of operators", f"{targets[0]} is none")
     workloads = _workloads(targets, batches, dtypes or (DTYPES[0],), phases, (input_size, seq_len), language)
     _refuse_contradictions(stored, workloads, language)
     with status_and_lines(f"counting {len(workloads)} models"):
@@ -185,6 +189,27 @@ def command(
     if all(row.failed for row in rows):
         advice = expectations[0].advice or "Check the targets' names."
         raise NcuBenchError("Nothing could be estimated.", f"{(rows[0].failed or '').rstrip('.')}.", advice)
+
+
+OF_MODELS = (
+    "batches", "dtypes", "input_size", "seq_len", "phases", "unit", "weights", "kv_cache", "prompt_lengths",
+    "context_lengths", "new_tokens", "caches", "schemes", "no_head", "fields",
+)  # fmt: skip
+OF_RUNS = ("learnt", "measured_on", "learn")
+
+
+def _refuse(options: Sequence[str], what: str, but: str) -> None:
+    """Raise `WrongUsage` if one of these options was typed, which would change nothing."""
+    context = click.get_current_context()
+    typed = [
+        parameter.opts[0] for parameter in context.command.params
+        if parameter.name in options and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]  # fmt: skip
+    if typed:
+        raise WrongUsage(
+            f"Options that {what} were given ({', '.join(typed)}), and {but}.",
+            advice=f"Leave {' and '.join(typed)} out.",
+        )
 
 
 def _workloads(

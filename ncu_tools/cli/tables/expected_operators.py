@@ -51,7 +51,8 @@ def operators_table(
     ]
     taken = {column.name for column in COLUMNS}
     kept = [column for column in given if column.name not in taken]
-    return Table("estimate", [*kept, *COLUMNS], _cells(rows, found), [*notes, ESTIMATE, *_notes(found)])
+    empty = [] if len(rows) else [f"{path} has no rows"]
+    return Table("estimate", [*kept, *COLUMNS], _cells(rows, found), [*empty, *notes, ESTIMATE, *_notes(found)])
 
 
 def learnt_times(options: ExpectedOptions) -> Learnt:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.model.expected_time.aten_rows import is_quantised
 from ncu_tools.model.expected_time.expected_times import expected_times
 from ncu_tools.model.expected_time.hardware import Hardware, family_of, types, unit_of
 from ncu_tools.model.expected_time.learning import bounds
@@ -50,11 +51,12 @@ class ExpectedModel(NamedTuple):
         }  # fmt: skip
 
 
-def _of_one(product: Product, machine: Machine, dtype: str, learnt: Learnt) -> ExpectedModel | None:
+def _of_one(product: Product, machine: Machine, dtype: str, learnt: Learnt, *, quantised: bool) -> ExpectedModel | None:
     """A single product, which needs no model around it; compiling it changes nothing."""
     sizes = {"m": product.m, "n": product.n, "k": product.k}
     rows = operator_rows({"op": ["gemm"], "dtype": [dtype], **{name: [size] for name, size in sizes.items()}})
     rows.sizes["distinct"][:] = product.distinct
+    rows.sizes["quantised"][:] = float(quantised)
     times = expected_times(rows, machine, learnt)
     if times.failed[0] is not None:
         return None
@@ -104,7 +106,8 @@ def expected_model(
         return None
     operators = _with_cache_of_fewer_bytes(whole_attention(operators), saved_of_cache) if saved_of_cache else operators
     if len(operators) == 1 and (product := operators[0].product) is not None and product.number == 1:
-        return _of_one(product, machine, dtype if not product.is_convolution else convolutions or dtype, learnt)
+        one = dtype if not product.is_convolution else convolutions or dtype
+        return _of_one(product, machine, one, learnt, quantised=is_quantised(operators[0].name))
     layers = convolutions or dtype
     turns = _turns(machine, layers)
     eager = model_work(operators, machine, dtype, layers, learnt, turns=turns, weight_bytes=weight_bytes)

@@ -40,7 +40,8 @@ OF_ATEN: dict[str, float] = {"distinct": 1.0, "moved": 0.0, "rearranges": 0.0}
 CAN_BE_ZERO = ("context", "window", "causal", "writes", "quantised")
 ALIASES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "float64": "fp64",
-    "double": "fp64", "fp4": "nvfp4", "float8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8",
+    "double": "fp64", "fp4": "nvfp4", "float8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "e4m3": "fp8",
+    "e5m2": "fp8", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8",
 }  # fmt: skip
 MOST = 2.0**40
 """Sizes above it are mistakes."""
@@ -64,12 +65,28 @@ class OperatorRows:
         return len(self.kinds)
 
 
+DELIMITERS = ",;\t"
+FURTHER = "further cells"
+"""The column of what stands in a row beyond the columns of the table: a comma in a number, as in 4,096."""
+
+
+def _known(name: str) -> str:
+    """The name of a column that rows have, in any case; any other as it is."""
+    own = {"op", "dtype", "kv_dtype", "shapes", *SETTINGS, *(size for sizes in SIZES.values() for size in sizes)}
+    return name.lower() if name.lower() in own else name
+
+
 def read_csv(path: Path) -> dict[str, list[Any]]:
-    """The columns of a CSV file, as texts. Raises `NcuBenchError` if it cannot be read, `WrongUsage` without op."""
+    """The columns of a file with commas, semicolons or tabs, as texts.
+
+    Raises `NcuBenchError` if it cannot be read, `WrongUsage` without op.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file)
-            names = [name.strip() for name in next(lines, [])]
+            first = file.readline()
+            file.seek(0)
+            lines = csv.reader(file, delimiter=next((mark for mark in DELIMITERS if mark in first), DELIMITERS[0]))
+            names = [_known(name.strip()) for name in next(lines, [])]
             rows = [row for row in lines if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise NcuBenchError(f"{path} cannot be read as a CSV file of operators.", f"{error}.") from None
@@ -78,6 +95,9 @@ def read_csv(path: Path) -> dict[str, list[Any]]:
             f"{path} is no table of operators.", f"Its first line has the columns {', '.join(names) or '(none)'}.",
             "Name the columns once each, op among them: op,dtype,m,n,k for GEMMs.",
         )  # fmt: skip
+    if any(len(row) > len(names) for row in rows):
+        names.append(FURTHER)
+        rows = [[*row[:size], ", ".join(row[size:])] for row in rows for size in (len(names) - 1,)]
     size = len(names)
     whole = [row if len(row) == size else [*row, *[""] * size][:size] for row in rows]
     across = list(zip(*whole, strict=True)) if whole else [()] * size
@@ -103,6 +123,9 @@ def operator_rows(columns: Columns) -> OperatorRows:
             failed[at] = f"dtype {dtypes[at] or '(empty)'} is none of {', '.join(types())}"
         elif kv_dtypes[at] not in types():
             failed[at] = f"kv_dtype {kv_dtypes[at]} is none of {', '.join(types())}"
+    for at, further in enumerate(given.get(FURTHER, ())):
+        if further:
+            failed[at] = f"the row has more cells than the table has columns ({further})"
     sizes: dict[str, Floats] = {}
     for name in dict.fromkeys(name for wanted in SIZES.values() for name in wanted):
         sizes[name], wrong = _numbers(given.get(name), count, zero=name in CAN_BE_ZERO)
@@ -165,7 +188,8 @@ def _texts(values: Iterable[Any]) -> NDArray[np.object_]:
 def _types(values: Sequence[Any] | None, count: int) -> NDArray[np.object_]:
     if values is None:
         return np.full(count, "", dtype=object)
-    return np.array([ALIASES.get(text, text) for text in _texts(values)], dtype=object)
+    texts = (text.removeprefix("torch.") for text in _texts(values).tolist())
+    return np.array([ALIASES.get(text, text) for text in texts], dtype=object)
 
 
 def _numbers(values: Sequence[Any] | None, count: int, *, zero: bool) -> tuple[Floats, NDArray[np.object_]]:

@@ -269,7 +269,7 @@ class TestAnEstimate:
     @pytest.mark.parametrize(
         ("target", "op", "dtype", "shapes"),
         [
-            ("gemm:4096,4096,4096,fp8", "gemm", "fp8", {"m": 4096, "n": 4096, "k": 4096}),
+            ("gemm:4096,4096,4096,fp8", "gemm", "fp8", {"m": 4096, "n": 4096, "k": 4096, "quantised": 1}),
             ("gemm:4096,4096,4096,int8", "gemm", "int8", {"m": 4096, "n": 4096, "k": 4096}),
             ("conv:32,64,56,56,64,3,3,fp16", "aten::conv2d", "fp16", {"shapes": "32x64x56x56 64x64x3x3"}),
         ],
@@ -419,6 +419,37 @@ def test_targets_with_commas_between_are_estimated_one_by_one() -> None:
 def test_more_targets_than_a_file_name_has_letters_are_estimated() -> None:
     many = ",".join(f"gemm:64,64,{depth},bf16" for depth in range(16, 48))
     assert len(rows(many, "--phase", "forward")) == 32
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (
+            ["--ops", "a.csv", "--batch-size", "4"],
+            "the rows of --ops say their sizes and types. Leave --batch-size out.",
+        ),
+        (
+            ["run.json", "--dtype", "fp16", "--weights", "int4"],
+            "what run.json ran is in it. Leave --dtype and --weights",
+        ),
+        (["resnet18", "--learn"], "Options that are of runs and tables of operators were given (--learn)"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("op,dtype,m,n,k\ngemm,bf16,1,2,3\n", "utf-8")
+    (tmp_path / "run.json").write_text("{}", "utf-8")
+    result = CliRunner().invoke(cli, ["estimate", *words, "--machine", "h100-sxm"])
+    assert isinstance(result.exception, WrongUsage)
+    assert reason in str(result.exception)
+
+
+def test_a_table_without_rows_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("op,dtype,m,n,k\n", "utf-8")
+    answer = printed("--ops", str(tmp_path / "a.csv"), "--machine", "h100-sxm")
+    assert (answer["rows"], answer["notes"][0]) == ([], f"{tmp_path / 'a.csv'} has no rows")
 
 
 def test_weights_of_fewer_bytes_are_expected_in_less_time() -> None:

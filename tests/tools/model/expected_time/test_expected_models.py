@@ -63,6 +63,14 @@ def test_a_single_product_is_expected_as_in_a_table_of_operators() -> None:
     assert found.compiled_us == found.expected_us == pytest.approx(169, rel=0.05)
 
 
+def test_a_single_scaled_product_turns_no_activations() -> None:
+    scaled = PRODUCT._replace(name="aten::_scaled_mm", shapes="4096x4096 4096x4096")
+    bare, turned = (expected_model([one], find_machine("b200"), "fp8", None) for one in (scaled, PRODUCT))
+    assert bare is not None
+    assert turned is not None
+    assert bare.expected_us < 0.9 * turned.expected_us
+
+
 def test_only_phases_that_were_measured_are_expected() -> None:
     assert is_learnt("forward")
     assert not is_learnt("backward")

@@ -66,7 +66,7 @@ class TestARow:
         assert found.failed[0] is found.failed[2] is None
         assert found.expected_us[0] == found.expected_us[2] > 0
 
-    @pytest.mark.parametrize(("name", "same"), [("bfloat16", "bf16"), ("Half", "fp16"), ("float32", "fp32")])
+    @pytest.mark.parametrize(("name", "same"), [("bfloat16", "bf16"), ("Half", "fp16"), ("torch.float32", "fp32")])
     def test_may_say_its_type_as_pytorch_does(self, name: str, same: str) -> None:
         found = times_of(dtype=[name, same])
         assert found.expected_us[0] == found.expected_us[1]
@@ -278,6 +278,19 @@ class TestATableOfOperators:
         (tmp_path / "a.csv").write_text(text, "utf-8")
         with pytest.raises(WrongUsage, match="no table of operators"):
             read_csv(tmp_path / "a.csv")
+
+    @pytest.mark.parametrize("text", ["op;dtype;m;n;k\ngemm;bf16;1;2;3\n", "Op\tDType\tM\tN\tK\ngemm\tbf16\t1\t2\t3\n"])
+    def test_may_have_semicolons_or_tabs_and_names_in_any_case(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "a.csv").write_text(text, "utf-8")
+        assert read_csv(tmp_path / "a.csv") == {
+            "op": ["gemm"], "dtype": ["bf16"], "m": ["1"], "n": ["2"], "k": ["3"],
+        }  # fmt: skip
+
+    def test_with_a_comma_in_a_number_has_no_time_for_it(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("op,dtype,m,n,k\ngemm,bf16,4,096,4096,4096\ngemm,bf16,1,2,3\n", "utf-8")
+        bad, good = operator_rows(read_csv(tmp_path / "a.csv")).failed
+        assert bad == "the row has more cells than the table has columns (4096)"
+        assert good is None
 
     def test_that_is_no_text_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_bytes(b"op\xff\xfe\x00")
