@@ -21,6 +21,7 @@ from ncu_tools.timeline.graph.step_graph import (
     LAUNCH,
     NONE,
     STREAM_ORDER,
+    SYNC,
     Chain,
     Edges,
     Mask,
@@ -31,7 +32,7 @@ from ncu_tools.timeline.graph.step_graph import (
 )
 from ncu_tools.timeline.graph.stream_order import StreamOrder
 from ncu_tools.timeline.graph.stream_waits import StreamWaits
-from ncu_tools.timeline.graph.waits import CallWaits, call_waits, staged_copies
+from ncu_tools.timeline.graph.waits import CallWaits, call_waits, polling_calls, staged_copies
 from ncu_tools.timeline.intervals import grouped
 from ncu_tools.timeline.launch_links import launching_calls
 
@@ -171,6 +172,7 @@ class _Builder:
         edges = _sorted(
             [
                 self._blocking(found),
+                self._polling(found),
                 self._handing_over(found),
                 self._of_collectives(found),
                 self._between_streams(STREAM_ORDER, *self.across_lanes, self.delays.gap[self.across_lanes[1]]),
@@ -301,6 +303,21 @@ class _Builder:
             for alike in grouped(kind * 2 + staged):
                 tail[alike] = np.median(tail[alike])
         return Edges(kind, source.astype(np.int32), target.astype(np.int32), tail, from_end)
+
+    def _polling(self, found: StepGraph) -> Edges:
+        """Edges to the call behind a gap in which its thread looked for a flag; nothing is left of the gap."""
+        if SYNC in self.without:
+            return _no_edges()
+        row, place = polling_calls(self.activity, self.call, self.order)
+        target = self.host.start_of[row]
+        place, target = place[target >= 0], target[target >= 0]
+        source = self.node[place]
+        found.call[target] = found.rest[target] = 0.0
+        offset = found.time[target] - found.time[source] - found.work[source]
+        if self.constants_only and len(offset):
+            offset = np.full(len(offset), np.median(offset))
+        return Edges(np.full(len(target), SYNC, np.int8), source.astype(np.int32), target.astype(np.int32), offset,
+                     np.ones(len(target), np.bool_))  # fmt: skip
 
     def _handing_over(self, found: StepGraph) -> Edges:
         """Edges from the last call of a burst to the thread that waited for it; nothing else is left of its gap."""

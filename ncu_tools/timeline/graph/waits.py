@@ -66,6 +66,37 @@ def waiting_calls(activity: Activity) -> Mask:
     return calls_of_kind(activity.calls, SYNCHRONISATION) & ~copies
 
 
+def polling_calls(activity: Activity, launching: Integers, order: StreamOrder) -> tuple[Integers, Integers]:
+    """Calls behind a long gap of their thread that ended with what it launched last, and the places of that.
+
+    `launching` is the row of the call of each operation by its place in the order of streams, -1 for none. The host
+    looked for a flag in memory that the GPU sets, as a queue of network transfers does, without a call.
+    """
+    calls, limits = activity.calls, graph_facts()["polling"]
+    places = np.flatnonzero(launching >= 0)
+    if not len(places):
+        return places, places
+    owner = calls.owner.astype(np.int64)
+    by_thread = np.lexsort((calls.start, owner))
+    same = np.diff(owner[by_thread], prepend=-1) == 0
+    until = np.concatenate([[0], calls.end[by_thread][:-1]])
+    rows = by_thread[same & (calls.start[by_thread] - until > limits["gap_ns"])]
+    beyond = len(calls) + 1
+    keys = owner[launching[places]] * beyond + launching[places]
+    by_call = np.argsort(keys, kind="stable")
+    at = np.searchsorted(keys[by_call], owner[rows] * beyond + rows) - 1
+    rows, last = rows[at >= 0], places[by_call[at[at >= 0]]]
+    own = calls.owner[launching[last]] == calls.owner[rows]
+    rows, last = rows[own], last[own]
+    behind = order.end[last] - calls.start[rows]
+    near = (behind >= -graph_facts()["blocking"]["window_ns"]) & (behind <= limits["within_ns"])
+    name = activity.operations.name[order.row[last]]
+    kinds = int(name.max(initial=-1)) + 1
+    alike = np.bincount(name, near, kinds)
+    polled = (alike == np.bincount(name, minlength=kinds)) & (alike >= limits["least"])
+    return rows[polled[name]], last[polled[name]]
+
+
 def _unmatched(activity: Activity, matched: Integers) -> Integers:
     """The rows of waiting calls that took long, and that no operation explains."""
     calls, limits = activity.calls, graph_facts()["blocking"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -199,6 +200,28 @@ class TestCallsThatBlock:
         graph = step_graph(found)
         assert not graph.lag.any()
         assert replay(graph, [unchanged], lags=False).end[0] == graph.length
+
+
+class TestPolling:
+    def asking(self, *ends: int) -> Activity:
+        """Launches of 5 ms kernels, and 5 ms later the next call; each kernel ends so many us behind that."""
+        operations, calls, at = list[Operation](), list[Call](), 0
+        for number, end in enumerate(ends):
+            operations.append(Operation(at + 10 * US, at + 5 * MS + end * US, "notify", number))
+            calls += [launch(at, number), Call(at + 5 * MS, at + 5 * MS + US, "cudaEventQuery")]
+            at += 6 * MS
+        return recording(operations, calls)
+
+    def test_ends_with_what_the_thread_launched_last(self) -> None:
+        found = self.asking(20, 60, 8)
+        graph = step_graph(found)
+        assert len(edges_of(graph, kinds.SYNC)) == 3
+        assert replay(graph, [unchanged], lags=False).end[0] == graph.length
+        assert saved(found, "notify", 0.5)[0] == pytest.approx(3 * 2_500, rel=0.01)
+
+    @pytest.mark.parametrize("ends", [(20, 60), (20, 60, 8, -1_000)])
+    def test_is_not_assumed_by_chance(self, ends: Sequence[int]) -> None:
+        assert not edges_of(step_graph(self.asking(*ends)), kinds.SYNC)
 
 
 def test_a_wait_that_finds_everything_done_takes_its_own_time() -> None:
