@@ -36,10 +36,27 @@ def fewer_copies(step: StepSituation) -> StepLever | None:
         return None
     time, known = float(step.lasts[rows].sum()), operations.bytes[rows] != MISSING
     size = f", {with_prefix(float(operations.bytes[rows][known].sum()), 'B')}" if known.any() else ""
-    return StepLever(
-        WhatIf("copy less between host and GPU", unchanged, None, without(step.graph, rows)),
-        (f"{counted(len(rows), 'copy', 'copies')} between host and GPU{size}: {duration(time)}",), rows,
-    )  # fmt: skip
+    evidence = [f"{counted(len(rows), 'copy', 'copies')} between host and GPU{size}: {duration(time)}"]
+    gone, likely = without(step.graph, rows), None
+    if len(both := _to_and_fro(step, rows)):
+        likely = without(step.graph, both)
+        evidence.append(
+            f"{counted(len(both), 'copy', 'copies')} of sizes that go to the GPU as often as back: "
+            f"{duration(float(step.lasts[both].sum()))}"
+        )
+    return StepLever(WhatIf("copy less between host and GPU", unchanged, likely, gone), tuple(evidence), rows)
+
+
+def _to_and_fro(step: StepSituation, rows: Integers) -> Integers:
+    """Copies of large sizes that go to the device several times and as often back: the same data, as it seems."""
+    operations, limits = step.activity.operations, lever_facts()["copy"]
+    rows = rows[operations.bytes[rows] >= limits["to_and_fro_bytes"]]
+    forth = operations.direction[rows] == HOST_TO_DEVICE
+    sizes, size = np.unique(operations.bytes[rows], return_inverse=True)
+    there, back = (np.bincount(size[one], minlength=len(sizes)) for one in (forth, ~forth))
+    alike = (there == back) & (there >= limits["to_and_fro"])
+    found: Integers = rows[alike[size]]
+    return found
 
 
 @step_lever("pin-memory")
@@ -101,11 +118,14 @@ def fewer_waits(step: StepSituation) -> StepLever | None:
     waits = np.flatnonzero(np.isin(graph.edges.kind, (COPY, SYNC)))
     to_device = np.flatnonzero(is_pageable(operations) & (operations.direction == HOST_TO_DEVICE))
     edges = np.setdiff1d(waits, _waits_for(graph, to_device))
-    calls: Integers = np.unique(graph.row[graph.edges.target[edges]]).astype(np.int64)
-    calls = calls[calls >= 0]
+    target = np.unique(graph.edges.target[edges])
+    target = target[graph.row[target] >= 0]
+    calls: Integers = graph.row[target].astype(np.int64)
     if not len(calls):
         return None
-    lasts = step.activity.calls.end[calls] - step.activity.calls.start[calls]
+    # Where a thread asks for a flag, the wait is the gap before its next call.
+    since = np.where(graph.is_end[target], step.activity.calls.start[calls] - graph.origin, graph.time[target - 1])
+    lasts = graph.time[target] - since
     evidence = f"{counted(len(calls), 'call waits', 'calls wait')} for the GPU, {duration(float(lasts.sum()))}"
     around = step.operators.around(calls)
     if (around >= 0).any():

@@ -173,6 +173,21 @@ class TestCopies:
         assert one.saves.low_ns < 2 * US
         assert one.found.evidence[1] == "1 wait of calls behind them: 1.006 ms"
 
+    @pytest.mark.parametrize(("back", "likely"), [(64_000_000, True), (64, False)])
+    def test_of_what_goes_to_the_gpu_and_back_again_are_likely_to_go(self, back: int, likely: bool) -> None:
+        operations, calls = list[Operation](), list[Call]()
+        for at in range(3):
+            begun = at * 30 * MS
+            operations += [
+                copy(begun + 10 * US, begun + 10 * MS, 64_000_000, 3 * at),
+                Operation(begun + 10 * MS + US, begun + 11 * MS, "k", 3 * at + 1),
+                copy(begun + 11 * MS + US, begun + 21 * MS, back, 3 * at + 2, direction=activity.DEVICE_TO_HOST),
+            ]
+            calls += [launch(begun + 3 * US * one, 3 * at + one) for one in range(3)]
+        one = lever(recording(operations, calls), "fewer-copies")
+        assert (one.saves.likely_ns == one.saves.high_ns) is likely
+        assert (one.saves.likely_ns is None) is not likely
+
     def test_may_go_at_most(self) -> None:
         one = lever(self.pageable(), "fewer-copies")
         assert (one.saves.low_ns, one.saves.likely_ns) == (0, None)
