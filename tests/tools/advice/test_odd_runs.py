@@ -111,6 +111,22 @@ def test_evidence_names_only_metrics_and_columns_that_the_report_has() -> None:
         assert named <= there, report.name
 
 
+def test_a_run_whose_times_were_not_collected_says_what_collects_them(tmp_path: Path) -> None:
+    page = (
+        "  add(float *) (4, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 8.9\n"
+        "    Section: Command line profiler metrics\n"
+        "    ------------------------------- ----------- ------------\n"
+        "    Metric Name                     Metric Unit Metric Value\n"
+        "    ------------------------------- ----------- ------------\n"
+        "    launch__occupancy_limit_warps         block            6\n"
+        "    ------------------------------- ----------- ------------\n"
+    )
+    (tmp_path / "page.txt").write_text(page)
+    found = called_here("advise", "page.txt", cwd=tmp_path)
+    assert found.code == 0
+    assert "--metrics gpu__time_duration.sum" in found.out
+
+
 def test_an_empty_run_says_so_and_has_no_rows_and_is_nothing_to_compare_with(tmp_path: Path) -> None:
     run = written(tmp_path / "empty", ())
     assert "No launch ran" in called_here("advise", run, cwd=tmp_path).out

@@ -14,7 +14,10 @@ from ncu_tools.report.table import printable
 
 Row = Mapping[str, Any]
 APART = "These change the numerics, replace the kernel, or join it with others:"
-NO_LAUNCH = "No launch ran, so that there is no lever."
+NO_LAUNCH = (
+    "No launch ran for a time that is known, so that there is no lever. Every set of ncu collects times, and so does\n"
+    "--metrics gpu__time_duration.sum."
+)
 LONGEST_NAME = 48
 MOST_NUMBERS = 3
 
