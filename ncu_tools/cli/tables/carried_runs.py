@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.atomic_files import write_bytes_atomically
@@ -24,7 +25,8 @@ from ncu_tools.model.expected.carried_run import (
     carried_run,
     products_measured,
 )
-from ncu_tools.model.expected.learning_from_runs import learnt_from_products, products_in_csv
+from ncu_tools.model.expected.learning_from_runs import FEWEST, learnt_from_products, products_in_csv
+from ncu_tools.model.expected_time.hardware import types
 from ncu_tools.model.expected_time.learnt_times import written
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.columns.registry import columns
@@ -130,4 +132,21 @@ def learn_from(options: ExpectedOptions, runs: Sequence[str]) -> Table:
     learnt, told = learnt_from_products(found, learnt_times(options), ", ".join(Path(run).name for run in runs))
     write_bytes_atomically(options.output, written(learnt, "Learnt by ncu-bench estimate --learn.").encode())
     note = f"{options.output} is written: estimate --learnt {options.output} takes it"
-    return Table("estimate", LEARNT, told, [note])
+    return Table("estimate", LEARNT, told, [note, *_not_learnt(found, told)])
+
+
+def _not_learnt(
+    found: Sequence[tuple[Sequence[MeasuredProduct], Machine]], told: Sequence[dict[str, Any]]
+) -> list[str]:  # fmt: skip
+    """How many products of which types no entry was learnt from."""
+    learnt = {(row["machine"], row["dtype"]) for row in told}
+    names = types()
+    others = Counter(
+        (machine.id, names[one.dtype].like or one.dtype) for products, machine in found for one in products
+        if one.dtype in names
+    )  # fmt: skip
+    return [
+        f"{counted(times, 'product', 'products')} of {dtype} on {name} taught nothing: {FEWEST} of a type are needed, "
+        "and its peak"
+        for (name, dtype), times in others.items() if (name, dtype) not in learnt
+    ]  # fmt: skip

@@ -37,7 +37,8 @@ SIZES: dict[str, dict[str, float | str | None]] = {
 """Sizes of each kind of operators: None where a row needs them, else the default or the size that is the default."""
 OF_ATEN: dict[str, float] = {"distinct": 1.0, "moved": 0.0, "rearranges": 0.0}
 """Sizes that only the formulas of ATen operators give, with those of all other rows."""
-CAN_BE_ZERO = ("context", "window", "causal", "writes", "quantised")
+FLAGS = ("causal", "writes", "quantised")
+CAN_BE_ZERO = ("context", "window", *FLAGS)
 ALIASES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "float64": "fp64",
     "double": "fp64", "fp4": "nvfp4", "float8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "e4m3": "fp8",
@@ -105,11 +106,19 @@ def read_csv(path: Path) -> dict[str, list[Any]]:
 
 
 def operator_rows(columns: Columns) -> OperatorRows:
-    """Rows of operators from columns of texts or numbers. Raises `WrongUsage` without a column `op`."""
-    given = {str(name): list(column) for name, column in columns.items()}
+    """Rows of operators from columns of texts or numbers.
+
+    Raises `WrongUsage` without a column `op`, and for columns of unequal lengths.
+    """
+    given = {_known(str(name)): list(column) for name, column in columns.items()}
     if "op" not in given:
         raise WrongUsage("A table of operators needs the column op.", advice="Its values: gemm, attention_context, ...")
     count = len(given["op"])
+    if unlike := [f"{name} {len(column):,}" for name, column in given.items() if len(column) != count]:
+        raise WrongUsage(
+            f"The columns of a table of operators have as many values as op, {count:,}: {', '.join(unlike)} have not.",
+            advice="Give each column a value for every row, None where a size has its default.",
+        )
     kinds = _texts(given["op"])
     dtypes = _types(given.get("dtype"), count)
     kv_dtypes = _types(given.get("kv_dtype"), count)
@@ -141,6 +150,7 @@ def operator_rows(columns: Columns) -> OperatorRows:
         for name, value in work.sizes.items():
             sizes[name][at] = value
     _fill(kinds, sizes, failed)
+    _refuse_odd(kinds, sizes, failed)
     return OperatorRows(given, kinds, dtypes, kv_dtypes, sizes, failed)
 
 
@@ -173,6 +183,19 @@ def _fill(kinds: NDArray[np.object_], sizes: dict[str, Floats], failed: NDArray[
                     failed[at] = failed[at] or f"{name} is missing"
             else:
                 sizes[name] = np.where(missing, sizes[default] if isinstance(default, str) else default, sizes[name])
+
+
+def _refuse_odd(kinds: NDArray[np.object_], sizes: dict[str, Floats], failed: NDArray[np.object_]) -> None:
+    """Say what is wrong where sizes are numbers and no operator has them."""
+    attention = np.isin(kinds.astype(str), (CONTEXT, GENERATION))
+    with np.errstate(invalid="ignore"):
+        uneven = attention & (np.mod(sizes["heads"], sizes["kv_heads"]) > 0)
+        for at in np.flatnonzero(uneven).tolist():
+            heads, shared = (f"{sizes[name][at]:g}" for name in ("heads", "kv_heads"))
+            failed[at] = failed[at] or f"heads is {heads}, which is no multiple of kv_heads, {shared}"
+        for name in FLAGS:
+            for at in np.flatnonzero((kinds != MOVEMENT) & (sizes[name] > 1)).tolist():
+                failed[at] = failed[at] or f"{name} is {sizes[name][at]:g}, which is neither 0 nor 1"
 
 
 def _texts(values: Iterable[Any]) -> NDArray[np.object_]:

@@ -153,6 +153,14 @@ class TestLearning:
         assert before.code == after.code == 0
         assert before.out != after.out
 
+    def test_says_what_taught_nothing(self, table: Path) -> None:
+        with table.open("a", encoding="utf-8") as file:
+            file.write("gemm,fp8,64,64,64,9\n")
+        done = called_here(
+            "estimate", "mine.csv", "--learn", "--measured-on", "b200", "-o", "mine.toml", cwd=table.parent
+        )
+        assert "1 product of fp8 on b200 taught nothing: 8 of a type are needed, and its peak" in done.err
+
     def test_without_a_file_to_write_is_refused(self, table: Path) -> None:
         done = called_here("estimate", "mine.csv", "--learn", "--measured-on", "b200", cwd=table.parent)
         assert done.code == 2

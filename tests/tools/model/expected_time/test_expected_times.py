@@ -66,6 +66,20 @@ class TestARow:
         assert found.failed[0] is found.failed[2] is None
         assert found.expected_us[0] == found.expected_us[2] > 0
 
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"kv_heads": ["5"]}, "heads is 32, which is no multiple of kv_heads, 5"),
+            ({"kv_heads": ["64"]}, "heads is 32, which is no multiple of kv_heads, 64"),
+            ({"causal": ["7"]}, "causal is 7, which is neither 0 nor 1"),
+            ({"writes": ["2"]}, "writes is 2, which is neither 0 nor 1"),
+        ],
+    )
+    def test_of_attention_that_there_is_not_has_a_reason(self, change: dict[str, list[str]], reason: str) -> None:
+        attention = {"op": ["attention_context"], "batch": ["4"], "heads": ["32"], "head_dim": ["128"], "query": ["64"]}
+        rows = operator_rows({"dtype": ["bf16"], **attention, **change})
+        assert rows.failed.tolist() == [reason]
+
     @pytest.mark.parametrize(("name", "same"), [("bfloat16", "bf16"), ("Half", "fp16"), ("torch.float32", "fp32")])
     def test_may_say_its_type_as_pytorch_does(self, name: str, same: str) -> None:
         found = times_of(dtype=[name, same])
@@ -211,6 +225,10 @@ class TestTheBasis:
         found = times_of("t4", dtype=["fp16"], m=["4096"], n=["7000"], k=["4096"])
         assert found.low_us[0] < measured < 0.7 * found.expected_us[0]
 
+    @pytest.mark.parametrize("dtype", ["int8_wo", "int4_wo"])
+    def test_of_weights_alone_is_known_where_tensor_cores_have_no_bf16(self, dtype: str) -> None:
+        assert times_of("t4", dtype=[dtype]).failed[0] is None
+
     def test_without_tensor_cores_for_a_type_says_so(self) -> None:
         found = times_of("p100-pcie-16gb", dtype=["fp16"])
         assert found.failed[0] == "p100-pcie-16gb has no tensor cores for fp16, and times without them are not known"
@@ -313,6 +331,12 @@ class TestFromPython:
             for given in (columns, [GOOD], tmp_path / "a.csv", ncu_tools.expected_times(columns, machine="b200"))
         )
         assert others == [first] * 3
+
+    def test_columns_of_unequal_lengths_are_refused_by_name(self) -> None:
+        with pytest.raises(WrongUsage, match="as many values as op, 2: dtype 1, k 3 have not"):
+            ncu_tools.expected_times(
+                {"op": ["gemm"] * 2, "dtype": ["bf16"], "m": [1, 2], "n": [1, 2], "k": [1, 2, 3]}, machine="b200"
+            )
 
     def test_needs_a_machine(self) -> None:
         with pytest.raises(WrongUsage, match="need a machine"):
