@@ -100,7 +100,7 @@ def _shape(sizes: Sequence[Any]) -> Shape:
 def _of_product(product: Product, *, quantised: bool = False) -> AtenWork:
     return AtenWork("gemm", {
         "m": product.m, "n": product.n, "k": product.k, "number": product.number, "distinct": product.distinct,
-        **({"quantised": 1.0} if quantised else {}),
+        **({"quantised": 1.0} if quantised else {}), **({"convolution": 1.0} if product.is_convolution else {}),
     })  # fmt: skip
 
 

@@ -57,6 +57,7 @@ def _of_one(product: Product, machine: Machine, dtype: str, learnt: Learnt, *, q
     rows = operator_rows({"op": ["gemm"], "dtype": [dtype], **{name: [size] for name, size in sizes.items()}})
     rows.sizes["distinct"][:] = product.distinct
     rows.sizes["quantised"][:] = float(quantised)
+    rows.sizes["convolution"][:] = float(product.is_convolution)
     times = expected_times(rows, machine, learnt)
     if times.failed[0] is not None:
         return None

@@ -35,7 +35,7 @@ SIZES: dict[str, dict[str, float | str | None]] = {
     },
 }  # fmt: skip
 """Sizes of each kind of operators: None where a row needs them, else the default or the size that is the default."""
-OF_ATEN: dict[str, float] = {"distinct": 1.0, "moved": 0.0, "rearranges": 0.0}
+OF_ATEN: dict[str, float] = {"distinct": 1.0, "moved": 0.0, "rearranges": 0.0, "convolution": 0.0}
 """Sizes that only the formulas of ATen operators give, with those of all other rows."""
 FLAGS = ("causal", "writes", "quantised")
 CAN_BE_ZERO = ("context", "window", *FLAGS)

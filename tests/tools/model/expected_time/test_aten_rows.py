@@ -118,6 +118,20 @@ class TestTimes:
                       shapes=["", "", "4096x4096 4096x512"])  # fmt: skip
         assert found.expected_us[2] == found.expected_us[0] < found.expected_us[1]
 
+    @pytest.mark.parametrize(
+        ("machine", "dtype", "measured"), [("t4", "fp16", 1233), ("t4", "fp32", 6008), ("v100-sxm2-16gb", "fp32", 1491)]
+    )
+    def test_of_a_convolution_lie_in_a_wider_interval_than_of_its_product(
+        self, machine: str, dtype: str, measured: float
+    ) -> None:
+        # us of DeepBench, 64 filters of 3 x 3 over 64 channels: in FP32 by Winograd's way
+        found = times(machine, op=["aten::conv2d", "gemm"], dtype=[dtype] * 2, padding=["1", ""],
+                      shapes=["16x64x80x350 64x64x3x3", ""], m=["", "448000"], n=["", "64"], k=["", "576"])  # fmt: skip
+        width, of_product = found.high_us - found.low_us
+        assert width > 1.3 * of_product
+        assert found.low_us[0] < measured < found.high_us[0]
+        assert "in whole models convolutions take" in found.basis[0]
+
     def test_of_attention_are_without_writing_a_cache(self) -> None:
         found = times(
             op=["attention_context", "aten::_scaled_dot_product_flash_attention"], dtype=["bf16"] * 2,
