@@ -136,7 +136,9 @@ def grid_size(one: Situation) -> Pulled | None:
         held = one.evidence("threads on an SM, of those it holds", filled, "fraction", "threads", "blocks")
         evidence.insert(0, held)
         if not (one.bound > constants()["occupancy"]["busy_enough"] or is_contended(one)):
-            return Pulled(Effect({}, falls_by(1 / filled, facts["split_little"])), evidence)
+            best = falls_by(1 / filled, facts["split_little"]).best
+            of_this_size = falls_by(1 / max(filled, waves), facts["split_little"])
+            return Pulled(Effect({}, of_this_size._replace(best=best)), evidence)
     if per_sm > 0:
         return nothing("every SM has blocks already", *evidence)
     return None

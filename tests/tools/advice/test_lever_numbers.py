@@ -527,6 +527,18 @@ class TestTheGrid:
             assert found.effect.time.best == pytest.approx(max(per_sm**exponent, 0.01 / 0.9))
             assert pulled("balance", kernel).nothing == "SMs have work alike"
 
+    @pytest.mark.parametrize(("waves", "more"), [(0.25, 4.0), (0.8, 1.25), (0.01, 1 / 0.0234375)])
+    def test_of_small_blocks_grows_to_those_that_fit_and_at_best_with_their_threads(
+        self, waves: float, more: float
+    ) -> None:
+        kernel = measured(busy={"l1": 0.3}, threads=9.0, blocks_per_sm=4.0, waves=waves, most_warps=48.0)
+        found = pulled("grid-size", kernel)
+        filled, exponents = 9.0 * 4 / (48 * 32), self.FACTS["split_little"]
+        assert values(found)[0] == pytest.approx(filled)
+        assert found.effect.waiting.best == pytest.approx(filled ** exponents[0])
+        assert found.effect.waiting.middle == pytest.approx(more ** -exponents[1])
+        assert found.effect.waiting.worst == pytest.approx(more ** -exponents[2])
+
     def test_of_a_short_kernel_leaves_little_to_split(self) -> None:
         short = self.FACTS["short_ns"]
         for time, is_short in ((short - 1, True), (short, False)):
