@@ -35,6 +35,11 @@ class InstructionMix:
         """Warp instructions of all kinds."""
         return sum(self.by_kind.values())
 
+    @property
+    def of_a_launch(self) -> dict[str, float]:
+        """Warp instructions by kind of a launch, the mean of those with counts."""
+        return {kind: count / self.counted_launches for kind, count in self.by_kind.items()}
+
     def share(self, kind: str) -> float | None:
         """The share of a kind; None if no launch has counts."""
         return self.by_kind.get(kind, 0.0) / self.total if self.total else None
@@ -50,6 +55,11 @@ def kinds() -> tuple[str, ...]:
 def _kind_by_opcode() -> dict[str, str]:
     kinds_of = table_beside(__file__, "opcodes")
     return {opcode: kind for kind, opcodes in kinds_of.items() for opcode in opcodes.split()}
+
+
+def opcodes_of(kind: str) -> list[str]:
+    """The opcodes of a kind; those of none for `OTHER`."""
+    return [opcode for opcode, own in _kind_by_opcode().items() if own == kind]
 
 
 def kind_of(opcode: str) -> str:

@@ -245,9 +245,9 @@ def _values(view: KernelView) -> dict[str, Fact]:
         key = f"{STALL}{stall.reason.replace(' ', '_')}"
         title = f"stalled, cycles per issue: {stall.reason}"
         found[key] = _fact("scheduler", key, title, "number", "cycle/issue", stall.per_issue, stall.low, stall.high)
-    for kind, count in view.mix.by_kind.items() if view.mix else ():
+    for kind, count in view.mix.of_a_launch.items() if view.mix else ():
         title = f"instructions: {kind.replace('_', '/')}"
-        found[f"mix_{kind}"] = _fact("pipes", f"mix_{kind}", title, "count", "inst", count / view.launches)
+        found[f"mix_{kind}"] = _fact("pipes", f"mix_{kind}", title, "count", "inst", count)
     return found
 
 

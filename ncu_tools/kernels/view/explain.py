@@ -20,6 +20,7 @@ from ncu_tools.kernels.diagnosis.limits import (
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Conditions, facts, failing, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.wording import percent
 from ncu_tools.kernels.kernel_row import NEAR_ITS_LIMIT
+from ncu_tools.kernels.source.instruction_mix import kinds, opcodes_of
 from ncu_tools.kernels.source.stalls import Stall, stalls
 from ncu_tools.kernels.view.facts import parts
 from ncu_tools.kernels.view.kernel_view import KernelView
@@ -28,7 +29,8 @@ SIGNS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 RULES_FILE = "ncu_tools/kernels/diagnosis/rules.toml"
 GUIDE = "NVIDIA, Kernel Profiling Guide (Metrics Reference); ncu_tools/kernels/view/parts.toml"
 STALLS_FILE = "NVIDIA, Kernel Profiling Guide (Warp Stall Reasons); ncu_tools/kernels/source/stalls.toml"
-STALL = "stall "
+OPCODES_FILE = "NVIDIA, CUDA Binary Utilities (Instruction Set Reference); ncu_tools/kernels/source/opcodes.toml"
+STALL, MIX = "stall ", "mix_"
 WHEN, ONLY_IF, CERTAIN_IF, EVIDENCE = "found when", "a cause only if", "certain if", "its other numbers"
 COSTS, BUSY = "costs about", "busy"
 LEFT = "left"
@@ -77,6 +79,7 @@ def names() -> list[str]:
         *quantities(),
         *(key for part in parts().values() for key in part),
         *stalls(),
+        *(f"{MIX}{kind}" for kind in kinds()),
     ]
     return sorted({key.replace(" ", "-") for key in keys})
 
@@ -102,6 +105,9 @@ def explain(view: KernelView, name: str) -> ExplainedName:
     stall = next((one for one in stalls().values() if wanted.removeprefix(STALL) in _written(one)), None)
     if stall is not None:
         return _stall(view, stall)
+    kind = next((one for one in kinds() if _plain(f"{MIX}{one}") == wanted), None)
+    if kind is not None:
+        return _kind(view, kind)
     near = get_close_matches(name.lower(), names(), NEAR_NAMES, LEAST_ALIKE)
     every = [AT_ITS_LIMIT, *(one.id for one in rules())]
     raise WrongUsage(
@@ -268,6 +274,19 @@ def _stall(view: KernelView, stall: Stall) -> ExplainedName:
     outcome = "not collected here" if share is None else "here the median of the launches"
     means = f"A warp does not issue, as {stall.meaning}. What helps: {stall.advice}"
     return ExplainedName(stall.title, "stall", outcome, numbers, STALLS_FILE, means)
+
+
+def _kind(view: KernelView, kind: str) -> ExplainedName:
+    """A kind of instructions: how many a launch executes; 0 where others were counted alone."""
+    count, share = (None, None) if view.mix is None else (view.mix.of_a_launch.get(kind, 0.0), view.mix.share(kind))
+    numbers = [
+        ExplainedNumber("value", f"{MIX}{kind}", "warp instructions of a launch", "inst", "", count, None, []),
+        ExplainedNumber("value", "share", "of all warp instructions", "fraction", "", share, None, []),
+    ]
+    outcome = "not collected here" if view.mix is None else "here the mean of the launches with counts of opcodes"
+    opcodes = opcodes_of(kind)
+    means = f"Warp instructions with {', '.join(opcodes)}" if opcodes else "Warp instructions of no kind that is known"
+    return ExplainedName(f"{MIX}{kind}", "fact", outcome, numbers, OPCODES_FILE, means)
 
 
 def _fact(view: KernelView, part: str, key: str, entry: Mapping[str, object]) -> ExplainedName:

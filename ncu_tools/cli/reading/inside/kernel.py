@@ -288,8 +288,8 @@ def _values(view: KernelView) -> Iterator[Row]:
             "part": "scheduler", "key": key, "title": f"stalled: {stall.reason}", "value": stall.per_issue,
             "unit": "cycle/issue", "share": stall.share,
         }  # fmt: skip
-    for kind, count in view.mix.by_kind.items() if view.mix else ():
-        share = count / view.mix.total if view.mix else None
+    for kind, count in view.mix.of_a_launch.items() if view.mix else ():
+        share = view.mix.share(kind) if view.mix else None
         yield {"part": "pipes", "key": f"mix_{kind}", "title": kind, "value": count, "unit": "inst", "share": share}
 
 

@@ -178,3 +178,22 @@ def test_names_are_completed_by_the_shell() -> None:
     program = Path(sys.executable).with_name("ncu-bench")
     done = subprocess.run([program], env={**os.environ, **words}, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["plain,few-blocks"]
+
+
+def test_every_kind_of_the_mix_is_explained_by_its_opcodes_with_its_count_of_a_launch() -> None:
+    counts = {"sass__inst_executed_per_opcode (instances)": metric("FFMA: 30; IMAD: 60; BRA: 10")}
+    view = kernel_view(table(*(launch("k", counts, ns=1e3 * at) for at in (1, 2, 3))))
+    found = explain(view, "mix_fp32")
+    assert [(one.key, one.value) for one in found.numbers] == [("mix_fp32", 30), ("share", 0.3)]
+    assert "FADD, FADD32I" in found.says
+    assert [one.value for one in explain(view, "mix load store").numbers] == [0, 0]
+    assert {"mix_fp32", "mix_load_store", "mix_other"} <= {name.replace("-", "_") for name in names()}
+    uncounted = explain(kernel_view(table(launch("k", {ISSUE: metric(0.5)}, ns=1e3))), "mix_fp32")
+    assert (uncounted.outcome, uncounted.numbers[0].value) == ("not collected here", None)
+
+
+@needs_shared_reports
+def test_instructions_by_kind_add_up_to_those_of_a_launch_in_json_too() -> None:
+    rows = json.loads(ran("kernel", str(SILU), "--part", "pipes", "--format", "json").stdout)["rows"]
+    values = {row["key"]: row["value"] for row in rows}
+    assert sum(value for key, value in values.items() if key.startswith("mix_")) == pytest.approx(values["executed"])
