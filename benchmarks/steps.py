@@ -40,7 +40,7 @@ from ncu_tools.timeline.graph.critical_path import critical_path
 from ncu_tools.timeline.graph.evidence import GraphEvidence, evidence
 from ncu_tools.timeline.graph.replay import ReplayTimes, replay, unchanged
 from ncu_tools.timeline.graph.step_graph import EDGE_KINDS, LAUNCH, StepGraph
-from ncu_tools.timeline.graph.waits import waiting_calls
+from ncu_tools.timeline.graph.waits import staged_copies, waiting_calls
 from ncu_tools.timeline.graph.what_if import WhatIf, savings, scaled
 from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.load_activity import load_activity
@@ -135,6 +135,15 @@ def launched_at_ends(found: Activity) -> np.ndarray[tuple[int], np.dtype[np.bool
     return at_ends
 
 
+def _staged_as_in(one: StepGraph, other: StepGraph, staged: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> StepGraph:
+    """The first graph with what the host takes in calls to stage copies (`staged`) in the second one."""
+    if len(one) != len(other) or len(staged) != len(one.entry_node):
+        return one
+    latency, nodes = one.latency.copy(), one.entry_node[staged]
+    latency[nodes] = other.latency[nodes]
+    return replace(one, latency=latency)
+
+
 def across(first: Sequence[Activity], second: Sequence[Activity]) -> list[tuple[float, float, float]]:
     """Errors of each pair of steps: with lags, with constants only, and with the first step as the forecast."""
     found = []
@@ -143,6 +152,7 @@ def across(first: Sequence[Activity], second: Sequence[Activity]) -> list[tuple[
             continue
         at_ends = launched_at_ends(pair[0]) | launched_at_ends(pair[1])
         one, other = (step_graph(each, at_ends=at_ends) for each in pair)
+        one = _staged_as_in(one, other, staged_copies(pair[0].operations))
         kept, dropped = (exchanged(one, other, lags=lags) for lags in (True, False))
         if kept is not None and dropped is not None:
             found.append((kept[0], dropped[0], kept[1]))

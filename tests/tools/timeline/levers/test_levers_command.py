@@ -52,7 +52,7 @@ def test_text_says_what_binds_and_each_lever_with_its_saving_its_evidence_and_wh
     assert max(map(len, result.stdout.splitlines())) <= 80
     text = " ".join(result.stdout.split())
     assert "critical path of the step, 20 ms, the mean of 2: host code" in text
-    assert "counts and times below a lever are sums over 2 steps 1. load data ahead: saves 6.5 ms to 10 ms" in text
+    assert "counts and times below a lever are sums over 2 steps 1. load data ahead: saves 5.5 ms to 10 ms" in text
     assert "launch by CUDA graphs: saves" in text
     assert "not confirmed on a GPU" in text
     assert "DataLoader(num_workers=" in text

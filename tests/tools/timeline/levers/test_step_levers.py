@@ -57,8 +57,8 @@ class TestTheInputPipeline:
     def test_saves_a_part_of_what_one_worker_hides_at_least_and_all_of_it_at_most(self) -> None:
         one = lever(self.loading(), "input-pipeline")
         assert one.saves.high_ns == pytest.approx(4 * MS)
-        assert one.saves.low_ns == pytest.approx(0.65 * 4 * MS)  # the rest of the step is as long
-        assert one.saves.likely_ns == pytest.approx(0.8 * 4 * MS)
+        assert one.saves.low_ns == pytest.approx(0.55 * 4 * MS)  # the rest of the step is as long
+        assert one.saves.likely_ns == pytest.approx(0.65 * 4 * MS)
         assert "DataLoader.__next__" in one.found.evidence[0]
 
     def test_is_not_counted_as_host_code_again(self) -> None:
