@@ -86,7 +86,7 @@ def _notes(found: Sequence[ExpectedTimes]) -> list[str]:
             most = [f"{reason} ({times:,})" for reason, times in reasons.most_common(MOST_REASONS)]
             more = f"; and {len(reasons) - MOST_REASONS} further reasons" if len(reasons) > MOST_REASONS else ""
             bad = counted(reasons.total(), "row has", "rows have")
-            notes.append(f"{one.machine}: {bad} no times: {'; '.join(most)}{more}")
+            notes.append(f"{one.machine}: {bad} no expected times: {'; '.join(most)}{more}")
         others = Counter(words for words in one.basis if words is not None and words != MEASURED)
         by = ((counted(times, "row is", "rows are"), words) for words, times in others.items())
         notes += [f"{one.machine}: {rows} by {words}" for rows, words in by]

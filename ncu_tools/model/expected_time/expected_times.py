@@ -14,7 +14,7 @@ from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.model.expected_time.attention_time import LARGEST_GROUP, attention_work
 from ncu_tools.model.expected_time.corrections import corrections_at
 from ncu_tools.model.expected_time.gemm_time import gemm_work
-from ncu_tools.model.expected_time.hardware import hardware_of, types, unit_of
+from ncu_tools.model.expected_time.hardware import hardware_of, roof_of, types, unit_of
 from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.learning import bounds
 from ncu_tools.model.expected_time.learnt_times import MEASURED, Learnt
@@ -147,11 +147,14 @@ def _fill(
     learnt: Learnt,
 ) -> None:  # fmt: skip
     """Put the times of operators of one kind and type into the rows `chosen`."""
+    kind = KINDS[name]
     hardware = hardware_of(machine, dtype if name != MOVEMENT else "fp32")
     if isinstance(hardware, str):
         into.failed[chosen] = hardware
+        roof = roof_of(machine, dtype if name != MOVEMENT else "fp32")
+        if roof is not None:
+            into.at_best_us[chosen] = kind.at_best(roof, work)
         return
-    kind = KINDS[name]
     basis = learnt.basis(name, machine, dtype if name != MOVEMENT else "bf16", also)
     expected, choice = kind.physics.best(hardware, work, basis.logs)
     numbers = [float(value) for value in np.exp(basis.logs)]

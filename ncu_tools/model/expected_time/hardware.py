@@ -61,6 +61,14 @@ def unit_of(machine: Machine, dtype: str) -> str:
     return next((unit for unit in types()[dtype].units if unit in machine.rates), "")
 
 
+def roof_of(machine: Machine, dtype: str) -> Hardware | None:
+    """The peak and the bandwidth of a machine of whose SMs nothing is known; None if one of them is not known."""
+    unit = unit_of(machine, dtype)
+    if not unit or DRAM not in machine.rates:
+        return None
+    return Hardware(machine.rates[unit].value / 1e6, machine.rates[DRAM].value / 1e6, 1.0, 0.0)
+
+
 FAMILIES = (("9.0",), ("10.0", "10.3"), ("8.0",), ("8.6", "8.7", "8.9"), ("12.0", "12.1"), ("7.5",), ("7.0",), ("6.0",))
 """Compute capabilities whose chips have the same tensor instructions and much the same kernels of libraries."""
 WITHOUT_WAITING = ("9.0", "10.0")

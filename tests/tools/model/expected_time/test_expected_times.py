@@ -229,6 +229,13 @@ class TestTheBasis:
     def test_of_weights_alone_is_known_where_tensor_cores_have_no_bf16(self, dtype: str) -> None:
         assert times_of("t4", dtype=[dtype]).failed[0] is None
 
+    def test_of_a_machine_without_known_sms_are_those_of_its_roofs_at_best(self) -> None:
+        found = times_of("mi300x", m=["4096"], n=["4096"], k=["4096"])
+        peak = find_machine("mi300x").rates["tensor_bf16"].value
+        assert found.at_best_us[0] == pytest.approx(2 * 4096**3 / peak * 1e6)
+        assert np.isnan(found.expected_us[0])
+        assert found.failed[0] == "the number of SMs of mi300x is not known"
+
     def test_without_tensor_cores_for_a_type_says_so(self) -> None:
         found = times_of("p100-pcie-16gb", dtype=["fp16"])
         assert found.failed[0] == "p100-pcie-16gb has no tensor cores for fp16, and times without them are not known"
