@@ -153,7 +153,7 @@ def _of_change(
 
     Raises `NcuBenchError` for runs under incomparable conditions, unless `anyway`.
     """
-    from ncu_tools.cli.tables.kernel.against_table import compared
+    from ncu_tools.cli.tables.kernel.against_table import compared, note_on_renamed
     from ncu_tools.compare.compare_kernels import compare, require_comparable
     from ncu_tools.compare.comparison_sums import signature_sums_of_run
     from ncu_tools.compare.run_conditions import conditions_of
@@ -174,6 +174,7 @@ def _of_change(
         inside = all(
             has_instructions(name, run.table.column_names) for name, run in zip(names, (base, new), strict=True)
         )
+        notes += note_on_renamed(change)
         return kernel_change_digest(change, names, budget, notes, with_instructions=inside)
     found = compare(sums[0], sums[1], (known[0], known[1]))
     return change_digest(found, names, budget, notes, counted_by_ncu=has_counters(base.table))

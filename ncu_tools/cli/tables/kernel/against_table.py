@@ -187,15 +187,21 @@ def _rows(change: KernelChange, parts: Sequence[str]) -> Iterator[Row]:
             yield {**row, "part": PARTS[part] if place == 0 else None}
 
 
+def note_on_renamed(change: KernelChange) -> list[str]:
+    """The note that a kernel has another name in the new run, and by what it was found; [] for the same name."""
+    if change.matched_by is None:
+        return []
+    renamed = " was ".join(short_name(view.kernel_name) for view in (change.new, change.base))
+    return [f"{renamed}, by {change.matched_by}; if not, --pair OLD=NEW"]
+
+
 def _notes(change: KernelChange, names: tuple[str, str]) -> list[str]:
     same = sum(not one.changed for one in change.values)
     notes = [
         f"base is {names[0]}, new is {names[1]}: {counted(len(change.values), 'value', 'values')} in both, "
         f"{same} of them without a change beyond 2 % (1 point of per cents) and the spread of their launches"
     ]
-    if change.matched_by is not None:
-        renamed = " was ".join(short_name(view.kernel_name) for view in (change.new, change.base))
-        notes.insert(0, f"{renamed}, by {change.matched_by}; if not, --pair OLD=NEW")
+    notes = [*note_on_renamed(change), *notes]
     if change.base.other_shapes or change.new.other_shapes:
         grid, block = (" x ".join(map(str, shapes[0])) for shapes in (change.base.grids, change.base.blocks))
         left = counted(change.base.other_shapes + change.new.other_shapes, "launch", "launches")

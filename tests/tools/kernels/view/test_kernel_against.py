@@ -251,6 +251,11 @@ def test_a_renamed_kernel_is_found_as_compare_finds_it_and_a_note_says_by_what(t
     shown = ran("kernel", str(tmp_path / "before.parquet"), "--against", str(tmp_path / "after.parquet"))
     said = "rms_norm_float4 was rms_norm_v1, by similar name (rms_norm), grid, block, only candidate; if not, --pair OLD=NEW"
     assert said in " ".join(shown.stderr.split())
+    before_and_after = [str(tmp_path / f"{name}.parquet") for name in ("before", "after")]
+    digest = ran(
+        "report", "--format", "digest", before_and_after[1], "--against", before_and_after[0], "--kernel", "rms"
+    )
+    assert said in digest.stdout
 
 
 def test_two_kernels_of_one_short_name_are_refused() -> None:
