@@ -37,16 +37,19 @@ def fewer_instructions(one: Situation) -> Pulled | None:
     facts = constants()["instructions"]
     busiest = one.busiest(*BUSY)
     waits = _waits_for_instructions(one)
+    divisions, slow = one.integer_division_share, one.slow_share
     if one.code is not None:
-        others, divisions = one.code.share("integer", "move", "control", "conversion"), one.integer_division_share
+        others = one.code.share("integer", "move", "control", "conversion")
         evidence = [
             one.evidence("integer, move, control and conversion instructions", others, "fraction", "instructions")
         ]
-        if divisions > facts["least_divisions"]:
-            evidence.append(one.evidence("of integer divisions and remainders", divisions, "fraction", "instructions"))
-        others, slow = max(0.0, others - divisions), one.slow_share
     else:
-        others, slow, divisions, evidence = facts["unknown_others"], 0.0, 0.0, []
+        others, evidence = facts["unknown_others"], []
+    if divisions > facts["least_divisions"]:
+        evidence.append(
+            one.evidence("of integer divisions and remainders", divisions, "fraction", "instructions", "xu")
+        )
+    others = max(0.0, others - divisions)
     if one.is_reduction and one.uses_shared_memory and one.busy("l1") > facts["busy"]:
         return _by_shuffles(one, others)
     if not math.isnan(busiest):

@@ -337,10 +337,18 @@ class Situation:
 
     @cached_property
     def integer_division_share(self) -> float:
-        """Instructions of integer divisions and remainders, of all: each converts its divisor once; 0 without code."""
-        if self.code is None:
+        """Instructions of integer divisions and remainders, of all: each converts its divisor once.
+
+        Without code they are what keeps the XU pipe busy in kernels on integers alone: nothing else there asks for it.
+        """
+        facts = constants()["instructions"]
+        if self.code is not None:
+            return min(1.0, float(facts["of_integer_division"] * self.code.of(r"I2F(\.\w+)*\.RP")))
+        xu, issue = self.busy("xu"), self.busy("issue")
+        if self.is_in_floats or not (xu > 0 and issue > 0):
             return 0.0
-        return min(1.0, float(constants()["instructions"]["of_integer_division"] * self.code.of(r"I2F(\.\w+)*\.RP")))
+        divisions = xu / facts["cycles_of_xu"] / facts["xu_of_division"]
+        return min(1.0, float(facts["of_integer_division"] * divisions / issue))
 
     @cached_property
     def contractible(self) -> float:

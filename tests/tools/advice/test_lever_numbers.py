@@ -274,6 +274,19 @@ class TestFewerInstructions:
         assert values(found)[1] == pytest.approx(removed)
         assert self.FACTS["divided"][1] > self.FACTS["of_slow"] * self.FACTS["strength"][1]
 
+    @pytest.mark.parametrize(("name", "is_on_integers"), [("k(int *, int)", True), ("k(float *, int)", False)])
+    def test_are_integer_divisions_where_kernels_on_integers_keep_the_xu_pipe_busy(
+        self, name: str, is_on_integers: bool
+    ) -> None:
+        found = pulled("fewer-instructions", measured(name, busy={"issue": 0.69, "xu": 0.3}, stalls={"wait": 0.4}))
+        divisions = 0.3 / self.FACTS["cycles_of_xu"] / self.FACTS["xu_of_division"] * 20 / 0.69
+        assert values(found) == pytest.approx([divisions, 0.69] if is_on_integers else [0.69])
+        removed = divisions if is_on_integers else 0.0
+        others = self.FACTS["of_others"] * (self.FACTS["unknown_others"] - removed)
+        assert found.effect.work["issue"].middle == pytest.approx(
+            (1 - others * self.FACTS["strength"][1]) * (1 - removed * self.FACTS["divided"][1])
+        )
+
     def test_are_a_part_that_is_not_known_without_code_and_wait_by_the_busiest_pipe(self) -> None:
         for name, key in (("issue", "waits_at_a_pipe"), ("sm", "waits")):
             found = pulled("fewer-instructions", measured(busy={name: 0.9}))
