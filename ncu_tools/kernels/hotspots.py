@@ -428,7 +428,7 @@ class _NoteCounts(MergedByField):
         }
         notes += [
             Note(
-                f"{missing} of {self.succeeded} launches have no {column}; ask ncu for --metrics {wanted[column]}",
+                f"{_of_launches(missing, self.succeeded)} no {column}; ask ncu for --metrics {wanted[column]}",
                 *(NoteKind.NO_TIME, "times") if column == "times" else (NoteKind.NOT_KNOWN, SUBJECTS[column]),
             )
             for column, missing in self.missing.items()
@@ -471,6 +471,11 @@ def _capabilities(table: pa.Table, where: npt.NDArray[np.bool_]) -> set[str | No
     """The compute capabilities of some launches."""
     codes, texts = tables.codes(table, "compute_capability")
     return {texts[code] for code in np.flatnonzero(np.bincount(codes[where], minlength=len(texts))).tolist()}
+
+
+def _of_launches(some: int, every: int) -> str:
+    """The subject of a sentence: "3 of 5 launches have", "1 of 5 launches has", "the only launch has"."""
+    return "the only launch has" if every == 1 else f"{some} of {every} launches {'has' if some == 1 else 'have'}"
 
 
 def _flop_metrics_in_short(capabilities: set[str | None]) -> str:

@@ -324,7 +324,7 @@ class TestBound:
         result = spots(launch("copy", ns=1e6, dram=1.555e9 * 0.9))
         assert (result.rows[0].bound, result.rows[0].bound_fraction) == ("DRAM", pytest.approx(0.9))
         assert (result.rows[0].flops, result.rows[0].arithmetic_intensity) == (None, None)
-        (note,) = (note for note in result.notes if "have no FLOP counts; ask ncu for --metrics smsp__sass" in note)
+        (note,) = (note for note in result.notes if "has no FLOP counts; ask ncu for --metrics smsp__sass" in note)
         assert note.endswith("and 13 more, which ncu-bench machines --metrics flops,tensor --chip ga100 lists")
 
     def test_of_launches_with_flops_is_not_that_of_those_without(self) -> None:

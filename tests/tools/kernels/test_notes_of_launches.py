@@ -81,7 +81,7 @@ def test_what_launches_lack_is_counted_with_the_metrics_to_ask_for() -> None:
 )
 def test_what_a_run_did_not_ask_for_is_not_missed(asked: list[str] | None, lacks: list[str]) -> None:
     notes = said(launch("k", ns=1), asked=asked)
-    assert [note.partition(" have no ")[2].partition(";")[0] for note in notes] == lacks
+    assert [note.partition(" launch has no ")[2].partition(";")[0] for note in notes] == lacks
 
 
 def test_times_that_print_as_zero_are_counted() -> None:
@@ -112,7 +112,7 @@ def test_unknown_flops_are_asked_for_unless_a_note_on_tensor_types_tells_of_them
     basis: str | None, is_missing: bool
 ) -> None:
     notes = said(launch("k", flops_basis=basis, **WHOLE))
-    assert any("have no FLOP counts" in note for note in notes) == is_missing
+    assert any("has no FLOP counts" in note for note in notes) == is_missing
 
 
 def test_devices_are_those_of_the_launches_in_their_order() -> None:

@@ -310,7 +310,7 @@ def test_a_column_of_a_category_has_no_mean_of_a_small_part_of_its_time(share: f
 
 def test_a_range_or_a_graph_is_not_asked_for_counters_that_only_a_kernel_has() -> None:
     found = hotspots(launches := table(launch("range", ns=1e6), launch("k", ns=1e3)), ceilings_of(launches))
-    assert any(note.startswith("1 of 2 launches have no FLOP counts") for note in found.notes)
+    assert any(note.startswith("1 of 2 launches has no FLOP counts") for note in found.notes)
     assert f"1 of 2 launches are ranges or graphs: {SEVERAL_AS_ONE}" in found.notes
 
 

@@ -248,9 +248,9 @@ class TestSourcePagesAlone:
     def test_leave_the_advice_on_the_other_runs_of_a_page(self) -> None:
         alone = ReportedRun("alone", table(launch("k")), has_launches=False)
         notes = content([alone, run_of("run", 10.0)])["notes"]
-        assert not [note for note in notes if "have no times" in note]
+        assert not [note for note in notes if "has no times" in note]
         alone.has_launches = True
-        assert [note for note in content([alone, run_of("run", 10.0)])["notes"] if "have no times" in note]
+        assert [note for note in content([alone, run_of("run", 10.0)])["notes"] if "has no times" in note]
 
 
 # -------------------------------------------------------------------------------------------------------- in a browser
