@@ -64,7 +64,7 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
         last = last_error_line(lines) or (failure[1] if failure is not None else "")
         return NcuBenchError(
             f"The program ended with {code}.",
-            f'It says: "{last.strip()[:300]}".',
+            f'It says: "{last.strip()[:300]}".' if last.strip() else "It printed nothing that says why.",
             f"All it printed is in {log}.",
         )
     return None
@@ -110,9 +110,10 @@ def last_error_line(lines: list[str]) -> str:
 
 
 def _printed(folder: Path, ran: ToolRun) -> list[str]:
-    """The output of the program, and ncu's log without its table."""
+    """The output of the program, and ncu's log without its table; other reports, such as traces, are no output."""
     lines: list[str] = []
-    for file in (folder / REPORTS / (ran.report or NCU_CSV), folder / LOGS / ran.log):
-        if file.is_file():
+    report = ran.report or NCU_CSV
+    for file in (folder / REPORTS / report, folder / LOGS / ran.log):
+        if file.is_file() and (file.parent.name == LOGS or report.endswith(".csv")):
             lines += deque((line for line in lines_of(file) if not line.startswith('"')), maxlen=LINES_ASKED)
     return lines
