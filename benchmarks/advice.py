@@ -348,7 +348,7 @@ def main() -> None:
         sys.stdout.write(f"covered: {points(100 * share)} %\n")
         sys.stdout.writelines(f"  {percent(part)} of {report}: {name}\n" for part, name, report in missing[:20])
         return
-    rows = [one for pair in pairs_in(asked.folders[0]) if (one := judged(pair, asked.folders[0])) is not None]
+    rows = [one for folder in asked.folders for pair in pairs_in(folder) if (one := judged(pair, folder)) is not None]
     print_figures(rows, every=asked.rows)
 
 
