@@ -63,7 +63,7 @@ def tile_registers(one: Situation) -> Pulled | None:
         return nothing("code for a debugger keeps no values in registers", evidence)
     if one.uses_tensor_cores:
         return Pulled(Effect({}, Left(0.7, 0.9, 1.1)), [evidence])
-    loads = facts["unknown_loads"] if math.isnan(loads) else loads
+    loads = _loads_by_registers(one.get("registers")) if math.isnan(loads) else loads
     after = zip(facts["most"], facts["loads_per_fma"], facts["least"], strict=True)
     best, middle, worst = (max(least, min(most, loads / aim)) for most, aim, least in after)
     outputs = (best, middle, worst)
@@ -78,6 +78,16 @@ def tile_registers(one: Situation) -> Pulled | None:
         "alu": issue,
     }
     return Pulled(Effect(work, waits), [evidence], uses_code=one.code is not None)
+
+
+def _loads_by_registers(registers: float) -> float:
+    """Loads for each multiply-add, at most, by the registers of a thread: those beyond `of_no_tile` hold sums.
+
+    A tile of n x n sums takes 2 n loads for n x n multiply-adds, or n where loads are two values wide.
+    """
+    facts = constants()["tile_registers"]
+    sums = registers - facts["of_no_tile"]
+    return facts["unknown_loads"] / math.sqrt(max(1.0, sums)) if sums > 1 else facts["unknown_loads"]
 
 
 @lever("pad-shared-memory")

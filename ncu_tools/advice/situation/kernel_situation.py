@@ -24,6 +24,11 @@ PASSES_OF_L1 = ("wavefronts_busy", "requests_busy")
 GEMM_LIKE = re.compile(
     r"gemm|matmul|mat_?mul|\bmm_|_mm\b|mmul|matrix_?mult|mult_?matri|dot_?product_matrix", re.IGNORECASE
 )
+GEMM_BY_PARAMETERS = re.compile(
+    r"\((?:(?:unsigned |const )*(?:int|long|size_t|unsigned) *, *){3}(?P<real>float|double|__half|half), "
+    r"(?:const )?\w+ ?\*[^,]*, (?:const )?\w+ ?\*[^,]*, (?P=real), \w+ ?\*[^,]*\)"
+)
+"""Parameters in the order of BLAS: M, N, K, alpha, A, B, beta, C."""
 FROM_LIBRARIES = re.compile(
     r"cutlass|cublas|cudnn|xmma|sm\d\d_|ampere_|volta_|turing_|hopper_|maxwell_|nvjet|flash|cub::|thrust|at::native|at_cuda_detail|^(range|graph)$",
     re.IGNORECASE,
@@ -457,9 +462,10 @@ class Situation:
 
     @cached_property
     def is_gemm(self) -> bool:
-        """True for a product of two matrices, by its name; one with a vector reads each element once."""
+        """True for a product of two matrices, by its name or parameters; one with a vector reads each element once."""
         name = self.kernel.name
-        return not NO_PRODUCT.search(name) and (bool(GEMM_LIKE.search(name)) or category_of(name) == "GEMM")
+        is_named = bool(GEMM_LIKE.search(name)) or category_of(name) == "GEMM"
+        return not NO_PRODUCT.search(name) and (is_named or bool(GEMM_BY_PARAMETERS.search(name)))
 
     @cached_property
     def reuses(self) -> float:

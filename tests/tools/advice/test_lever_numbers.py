@@ -897,6 +897,27 @@ class TestTilesInRegisters:
         issue = [0.25 + 0.75 * (1 - self.FACTS["issue_of_loads"] * (1 - 1 / one)) for one in outputs]
         assert (found.effect.work["issue"], found.uses_code) == (pytest.approx(issue), False)
 
+    def test_of_a_thread_that_holds_many_sums_leave_more_loads(self) -> None:
+        """Of 65 registers 25 hold sums: a fifth of a load for each multiply-add, 1.67 times the middle aim."""
+        found = pulled("tile-registers", measured("sgemm", registers=65.0))
+        assert found.effect.work["l1"] == pytest.approx([1 / (0.2 / 0.06), 1 / (0.2 / 0.12), 1.0])
+        few = pulled("tile-registers", measured("sgemm", registers=40.0))
+        assert few.effect == pulled("tile-registers", measured("sgemm")).effect
+
+    @pytest.mark.parametrize(
+        ("parameters", "is_a_product"),
+        [
+            ("(int, int, int, float, const float *, const float *, float, float *)", True),
+            ("(unsigned int, unsigned int, unsigned int, double, double *, double *, double, double *)", True),
+            ("(int, int, float, const float *, const float *, float, float *)", False),
+            ("(int, int, int, float, const float *, const float *, float *)", False),
+        ],
+    )
+    def test_are_for_kernels_with_the_parameters_of_a_product_in_blas(
+        self, parameters: str, is_a_product: bool
+    ) -> None:
+        assert Situation(measured(f"kernel_3{parameters}")).is_gemm is is_a_product
+
     def test_of_tensor_cores_are_waits_alone_and_are_for_products(self) -> None:
         assert pulled("tile-registers", measured("wmma_gemm")).effect.waiting == (0.7, 0.9, 1.1)
         assert is_absent("tile-registers", measured("vector_add", busy={"dram": 0.9}))
