@@ -87,7 +87,7 @@ def _loads_by_registers(registers: float) -> float:
     """
     facts = constants()["tile_registers"]
     sums = registers - facts["of_no_tile"]
-    return facts["unknown_loads"] / math.sqrt(max(1.0, sums)) if sums > 1 else facts["unknown_loads"]
+    return float(facts["unknown_loads"]) / math.sqrt(sums) if sums > 1 else float(facts["unknown_loads"])
 
 
 @lever("pad-shared-memory")
