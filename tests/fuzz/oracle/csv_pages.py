@@ -293,7 +293,7 @@ def _launch(header: list[str], row: list[str], printed: dict[str, list[Any]]) ->
     launch: dict[str, Any] = {name: int(text) for name, text in whole_of.items() if text}
     launch["kernel_name"] = cells.get("Kernel Name", "")
     for name, title in (("grid", "Grid Size"), ("block", "Block Size")):
-        sides = re.fullmatch(r"\(? *(\d+) *, *(\d+) *, *(\d+) *\)?", cells.get(title, "").strip())
+        sides = re.fullmatch(r"\(?\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)?", cells.get(title, "").strip())
         shape = [int(side) for side in sides.groups()] if sides else None
         launch[name] = shape if shape and max(shape) < 2**31 else None
         if cells.get(title, "").strip().isdecimal():  # the oldest summaries print a number of blocks and threads
