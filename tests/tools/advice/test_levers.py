@@ -179,7 +179,7 @@ def test_many_passes_for_a_request_are_bank_conflicts_where_shared_memory_is_use
 
     conflicts, spread = first(shared=24576.0), first(shared=0.0)
     assert conflicts.lever == "pad-shared-memory"
-    assert conflicts.saves.low < 0.2  # that all passes are shared memory's was not counted
+    assert conflicts.saves.low < 0.3  # that all passes are shared memory's was not counted
     assert conflicts.saves.middle > 0.8
     assert spread.lever == "coalesce"
 
@@ -194,7 +194,7 @@ def test_sectors_that_only_a_rule_prints_tell_how_many_bytes_of_dram_coalescing_
         return found.saves.low
 
     assert least(sectors_asked_for=1e6) > least() + 0.2  # 0.25 M sectors of 32 bytes are needed: a quarter of the bytes
-    assert least(sectors_asked_for=4e6) == least()  # DRAM moved no more than that
+    assert least(sectors_asked_for=4e6) <= least()  # DRAM moved no more than that
 
 
 def test_a_sum_over_a_block_that_keeps_l1_busy_saves_by_shuffles_and_one_at_dram_does_not() -> None:
