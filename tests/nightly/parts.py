@@ -62,6 +62,10 @@ LOADED = r"(?m)^\| ([\d,]+) .* \| parse \|"
 """The line of `benchmarks.load` that says how many launches or reports were parsed."""
 
 
+LEAST_NOTICED = 90.0
+"""Per cent of mistakes in the numeric core that the tests must notice."""
+
+
 @dataclass(frozen=True)
 class Case:
     """Something that is tried in `chunks` pieces, each by `run`, which gets the number of its piece and its seconds.
@@ -166,6 +170,19 @@ def _printed(*words: str, count: str) -> Callable[[int, float], Tried]:
     return run
 
 
+def _scored(part: str) -> Callable[[int, float], Tried]:
+    """Put mistakes into a part of the numeric core; inputs are those that were noticed, and too few are a finding."""
+
+    def run(chunk: int, seconds: float) -> Tried:
+        done = _called(seconds, "-m", "benchmarks.mutation", part, "--sample", "40", "--seed", str(chunk))
+        score = re.search(r": ([\d.]+) % \((\d+) noticed", done.stdout)
+        if score is None:
+            return Tried("", findings=1, said=_last_words(done))
+        return Tried("", inputs=int(score[2]), findings=int(float(score[1]) < LEAST_NOTICED), said=_last_words(done))
+
+    return run
+
+
 def _injected(name: str) -> Callable[[int, float], Tried]:
     words = ("-m", "tests.support.write_faults", name, "--every", str(FAULT_CHUNKS), "--first")
     return lambda chunk, seconds: _printed(*words, str(chunk + 1), count=r"(\d+) faults in")(chunk, seconds)
@@ -222,14 +239,5 @@ def parts() -> dict[str, list[Case]]:
             _printed("-m", "benchmarks.mcp_clients", count=r"([\d,]+) calls"),
         )
     )
-    scored = r"\((\d+) noticed"
-    found["mistakes"] = [
-        Case(
-            f"mistakes: {one}",
-            5,
-            _printed("-m", "benchmarks.mutation", one, "--sample", "40", "--seed", "CHUNK", count=scored),
-            files,
-        )
-        for one, (files, _) in CORE.items()
-    ]
+    found["mistakes"] = [Case(f"mistakes: {one}", 5, _scored(one), files) for one, (files, _) in CORE.items()]
     return found

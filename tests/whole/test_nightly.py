@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dis import get_instructions
 from inspect import isfunction
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -153,3 +154,17 @@ def test_a_test_that_fails_is_a_finding_with_its_name(tmp_path: Path) -> None:
 
 def test_what_takes_longer_than_its_time_is_left_for_the_next_call() -> None:
     assert parts._printed("-c", "import time; time.sleep(60)", count="x")(0, 0.5).said == LEFT
+
+
+@pytest.mark.parametrize(("score", "findings"), [("95.0", 0), ("90.0", 0), ("87.5", 1)])
+def test_too_few_mistakes_that_are_noticed_are_a_finding(
+    score: str, findings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = CompletedProcess(
+        [], 0, f"intervals: {score} % (35 noticed, 5 survived, 0 equivalent, of 507 mutants; 9 s)"
+    )
+    monkeypatch.setattr(parts, "_called", lambda *_: printed)
+    tried = parts._scored("intervals")(0, 100)
+    assert (tried.inputs, tried.findings) == (35, findings)
+    monkeypatch.setattr(parts, "_called", lambda *_: CompletedProcess([], 1, "a test fails without a mistake"))
+    assert parts._scored("intervals")(0, 100).findings == 1
