@@ -216,8 +216,9 @@ class _Builder:
             latency[mine] = own
             if len(alone := mine[idle[mine] & staged[mine]]):
                 latency[mine[staged[mine]]] = np.quantile(delay[alone], limits["latency_quantile"], method="lower")
-                in_call = alone[order.start[alone] <= self.returned[alone]]
-                latency[in_call] = delay[in_call]
+                if not self.constants_only:
+                    in_call = alone[order.start[alone] <= self.returned[alone]]
+                    latency[in_call] = delay[in_call]
             from_end[mine] = float(np.median(late)) if len(late) else 0.0
             queued_gap[mine] = _typical(queued) if len(queued) else limits["gap_ns"]
         return _Delays(latency, longest, from_end, queued_gap)
