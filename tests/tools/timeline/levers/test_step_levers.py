@@ -46,6 +46,16 @@ def test_every_lever_says_what_to_do_how_it_is_known_and_what_it_does_not_know()
         assert {"title", "remedy", "model", "source", "unknown", "check"} <= said.keys()
 
 
+def few_pageable_bytes() -> Activity:
+    """A copy of eight pageable bytes between two kernels, and a call that waits for it."""
+    return recording(
+        [Operation(10 * US, 1010 * US, "k", 1), copy(1011 * US, 1012 * US, 8, 2, source_memory=activity.PAGEABLE),
+         Operation(1420 * US, 2420 * US, "k", 3)],
+        [launch(0, 1), Call(6 * US, 8 * US, "cudaMemcpyAsync", 2),
+         Call(9 * US, 1015 * US, "cudaStreamSynchronize", 9), launch(1415 * US, 3)],
+    )  # fmt: skip
+
+
 class TestTheInputPipeline:
     def loading(self) -> Activity:
         return recording(
@@ -162,13 +172,7 @@ class TestCopies:
         assert "64 MB in 10 ms, 6.4 GB/s" in one.found.evidence[0]
 
     def test_of_eight_pageable_bytes_gain_what_the_call_behind_them_waits_for(self) -> None:
-        found = recording(
-            [Operation(10 * US, 1010 * US, "k", 1), copy(1011 * US, 1012 * US, 8, 2, source_memory=activity.PAGEABLE),
-             Operation(1420 * US, 2420 * US, "k", 3)],
-            [launch(0, 1), Call(6 * US, 8 * US, "cudaMemcpyAsync", 2),
-             Call(9 * US, 1015 * US, "cudaStreamSynchronize", 9), launch(1415 * US, 3)],
-        )  # fmt: skip
-        one = lever(found, "pin-memory")
+        one = lever(few_pageable_bytes(), "pin-memory")
         assert one.saves.high_ns == pytest.approx(405 * US, abs=5 * US)
         assert one.saves.low_ns < 2 * US
         assert one.found.evidence[1] == "1 wait of calls behind them: 1.006 ms"
@@ -212,13 +216,7 @@ class TestWaits:
         assert one.found.evidence == ("5 calls wait for the GPU, 5 ms; the longest together in aten::item",)
 
     def test_for_copies_from_pageable_memory_are_another_lever(self) -> None:
-        found = recording(
-            [Operation(10 * US, 1010 * US, "k", 1), copy(1011 * US, 1012 * US, 8, 2, source_memory=activity.PAGEABLE),
-             Operation(1420 * US, 2420 * US, "k", 3)],
-            [launch(0, 1), Call(6 * US, 8 * US, "cudaMemcpyAsync", 2),
-             Call(9 * US, 1015 * US, "cudaStreamSynchronize", 9), launch(1415 * US, 3)],
-        )  # fmt: skip
-        assert "fewer-waits" not in names(step_advice(found))
+        assert "fewer-waits" not in names(step_advice(few_pageable_bytes()))
 
 
 class TestCommunication:
