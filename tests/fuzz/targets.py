@@ -43,7 +43,6 @@ from ncu_parsers.ncu_rep.instructions.time_series import time_series
 from ncu_parsers.ncu_rep.sass.kernel_text import KernelText
 from ncu_parsers.parquet import checked_open, footer, reader
 from ncu_parsers.parse.file_kinds import KINDS, activity_reader_of
-from ncu_parsers.parse.parse import account
 from ncu_parsers.parse.warp_trace_files import read_warp_trace, write_warp_trace
 from ncu_parsers.point_files import read_points
 from ncu_parsers.report_data.report import METRICS, Report
@@ -188,9 +187,14 @@ def fast_path(data: bytes, thorough: bool) -> None:
     assert names == set(table.column_names), names ^ set(table.column_names)
 
 
+KNOWN = (
+    "source", "dialects", "tool_version", "era", "rows", "lines", "skipped", "session", "notes", "losses", "examples",
+    "messages", "labels", "metric_names", "failures",
+)  # fmt: skip
+
+
 def _known(report: Report) -> dict[str, Any]:
-    return {**account(report), "examples": report.examples, "messages": report.messages, "labels": report.labels,
-            "names": report.metric_names, "failures": report.failures}  # fmt: skip
+    return {name: getattr(report, name) for name in KNOWN}
 
 
 def operators(data: bytes, thorough: bool) -> None:

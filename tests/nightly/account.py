@@ -15,9 +15,8 @@ FILE = Path(__file__).with_name("account.json")
 READERS = (
     "launch", "parsers", "setup.py", *(f":(exclude)launch/ncu_launch/{one}" for one in ("bench", "profile", "targets")),
 )  # fmt: skip
-NO_TIMELINES = (*READERS, ":(exclude)parsers/ncu_parsers/timelines", ":(exclude)parsers/ncu_parsers/launches")
 CODE = ("launch", "parsers", "setup.py", "ncu_tools")
-"""What decides whether earlier inputs were tried on the code as it is: all of it, the readers, or those of reports alone."""
+"""What decides whether earlier inputs were tried on the code as it is: all of it, the readers, or what `code_of` finds."""
 
 
 @dataclass

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from benchmarks.numeric_core import CORE
-from tests.nightly.account import CODE, NO_TIMELINES, READERS, ROOT, Tried, commit_of_code
+from tests.nightly.account import CODE, READERS, ROOT, Tried, commit_of_code
+from tests.nightly.tried_code import code_of
 
 FINDINGS = ROOT / "nightly-findings"
 INPUTS = 1_000_000
@@ -22,17 +23,52 @@ COMPARED = 100_000
 LEFT = "ended by the clock"
 """What an ended chunk says: it is not in the account, and the next call tries it again."""
 
+TEXT = ("ncu_parsers.detect.text_reader", "ncu_parsers.derived.table_builder")
+STREAMED = (*TEXT, "ncu_parsers.streaming.streaming_reader")
+NSYS = ("ncu_parsers.launches.nsys.nsys_sqlite", "ncu_parsers.derived.table_builder")
+VIEW = ("ncu_parsers.parse.file_kinds", "ncu_parsers.launches.launch_view", "ncu_parsers.derived.table_builder")
+KINETO = (*VIEW, "ncu_parsers.timelines.kineto.kineto")
+ROCPROFV3 = (*VIEW, "ncu_parsers.timelines.formats.rocprofv3")
+XPLANE = (*VIEW, "ncu_parsers.timelines.formats.xplane")
+PFTRACE = (*VIEW, "ncu_parsers.timelines.formats.pftrace")
+PARQUET = ("ncu_parsers.parquet.reader",)
+POINTS = ("ncu_parsers.point_files",)
+BINARY = ("ncu_parsers.streaming.binary_launches",)
+HOTSPOTS = ("ncu_tools.kernels.hotspots", "ncu_tools.ceilings.ceilings")
+
 TARGETS = {
-    "fuzz-text": ("csv", "fast-path", "operators", "source-pages"),
-    "fuzz-timelines": ("nsys-bytes", "nsys-cells", "kineto", "rocprofv3", "xplane", "pftrace", "warp-ranges"),
-    "fuzz-tables": ("parquet-bytes", "parquet-schema", "bench", "machine", "manifest", "points", "formulas", "log"),
-    "fuzz-binary": ("ncu-rep", "cubin", "compiled-code"),
-}
-"""Parts -> targets of tests/fuzz that atheris mutates, guided by the code that an input reaches."""
-ANALYSED = (
-    "source-pages", "rocprofv3", "xplane", "pftrace", "warp-ranges", "parquet-bytes", "parquet-schema", "machine", "log",
-)  # fmt: skip
-"""Targets that use `ncu_tools` too; a change there leaves what was tried of the others as it is."""
+    "fuzz-text": {
+        "csv": TEXT, "fast-path": STREAMED, "operators": TEXT,
+        "source-pages": (
+            "ncu_parsers.ncu.instructions.source_pages", "ncu_tools.kernels.source.hot_places",
+            "ncu_tools.kernels.source.kernel_code",
+        ),
+    },
+    "fuzz-timelines": {
+        "nsys-bytes": NSYS, "nsys-cells": NSYS, "kineto": KINETO, "rocprofv3": (*ROCPROFV3, *HOTSPOTS),
+        "xplane": (*XPLANE, *HOTSPOTS), "pftrace": (*PFTRACE, *HOTSPOTS),
+        "warp-ranges": (
+            "ncu_parsers.warp_ranges", "ncu_parsers.parse.warp_trace_files", "ncu_tools.kernels.warp_ranges",
+            "ncu_tools.report.warp_tables",
+        ),
+    },
+    "fuzz-tables": {
+        "parquet-bytes": (*PARQUET, *HOTSPOTS), "parquet-schema": (*PARQUET, *HOTSPOTS),
+        "bench": (*PARQUET, "ncu_parsers.schema.bench_table"), "machine": ("ncu_tools.ceilings.machine_files",),
+        "manifest": ("ncu_launch.files.manifest",), "points": POINTS,
+        "formulas": ("ncu_launch.operators.user_formulas", "ncu_launch.operators.table"),
+        "log": ("ncu_tools.advice.history",),
+    },
+    "fuzz-binary": {
+        "ncu-rep": (
+            *BINARY, "ncu_parsers.ncu.instructions.read", "ncu_parsers.ncu_rep.contents", "ncu_parsers.ncu_rep.instances",
+            "ncu_parsers.ncu_rep.instructions.time_series",
+        ),
+        "cubin": ("ncu_parsers.ncu_rep.instructions.debug_lines",),
+        "compiled-code": ("ncu_parsers.binaries.code_files",),
+    },
+}  # fmt: skip
+"""Parts -> targets of tests/fuzz that atheris mutates, guided by the code that an input reaches -> modules whose code it is."""
 CHUNK_OF_TARGET = {
     "source-pages": 10_000,
     **dict.fromkeys(("nsys-bytes", "nsys-cells", "parquet-bytes", "parquet-schema", "bench", "kineto"), 20_000),
@@ -41,14 +77,12 @@ CHUNK_OF_TARGET = {
 CHUNK = 50_000
 """Inputs of a chunk elsewhere: most of its time is not the six seconds in which the parsers are imported and instrumented."""
 
-FORMATS = (
-    "csv-raw", "csv-raw-fast", "csv-details", "csv-details-fast", "ncu-rep", "nsys-sqlite", "kineto",
-    "rocprofv3", "xplane", "pftrace", "parquet", "operators", "points",
-)  # fmt: skip
-"""Formats of tests/fuzz/oracle."""
-
-TRACES = ("nsys-sqlite", "kineto", "rocprofv3", "xplane", "pftrace")
-"""The formats of timelines."""
+FORMATS = {
+    "csv-raw": TEXT, "csv-raw-fast": STREAMED, "csv-details": TEXT, "csv-details-fast": STREAMED, "ncu-rep": BINARY,
+    "nsys-sqlite": NSYS, "kineto": KINETO, "rocprofv3": ROCPROFV3, "xplane": XPLANE, "pftrace": PFTRACE,
+    "parquet": PARQUET, "operators": TEXT, "points": POINTS,
+}  # fmt: skip
+"""Formats of tests/fuzz/oracle -> modules that read them."""
 
 COMPARED_AT_ONCE = 10_000
 """Inputs of a chunk: of the minute or two that it takes, the parsers are imported in three seconds."""
@@ -98,19 +132,9 @@ def _night(code: tuple[str, ...]) -> int:
     return int(commit_of_code(code).rstrip("+"), 16) % 10_000
 
 
-def _code_of(target: str) -> tuple[str, ...]:
-    if target in ANALYSED:
-        return CODE
-    return READERS if target in TARGETS["fuzz-timelines"] else NO_TIMELINES
-
-
-def _code_of_format(name: str) -> tuple[str, ...]:
-    return READERS if name in TRACES else NO_TIMELINES
-
-
-def _fuzzed(target: str, inputs: int) -> Callable[[int, float], Tried]:
+def _fuzzed(target: str, inputs: int, code: tuple[str, ...]) -> Callable[[int, float], Tried]:
     def run(chunk: int, seconds: float) -> Tried:
-        seed = 1 + chunk + 1000 * _night(_code_of(target))
+        seed = 1 + chunk + 1000 * _night(code)
         folder = FINDINGS / f"{target}-{seed}"
         shutil.rmtree(folder, ignore_errors=True)  # what an earlier night found there counts no more
         done = _called(
@@ -125,9 +149,9 @@ def _fuzzed(target: str, inputs: int) -> Callable[[int, float], Tried]:
     return run
 
 
-def _compared(name: str, inputs: int) -> Callable[[int, float], Tried]:
+def _compared(name: str, inputs: int, code: tuple[str, ...]) -> Callable[[int, float], Tried]:
     def run(chunk: int, seconds: float) -> Tried:
-        first = chunk * inputs + COMPARED * _night(_code_of_format(name))
+        first = chunk * inputs + COMPARED * _night(code)
         done = _called(
             seconds, "-m", "tests.fuzz.oracle", name, "--inputs", str(inputs), "--first", str(first), "--json"
         )
@@ -207,19 +231,23 @@ CODE_OF_TESTS = {"tests-launch": ("launch", "tests/launch"), "tests-parsers": (*
 AT_NIGHT = ("-m", "nightly or hypothesis", "--hypothesis-profile", "night")
 
 
+def _mutated(target: str, chunk: int, code: tuple[str, ...]) -> Case:
+    return Case(f"mutated: {target}", INPUTS // chunk, _fuzzed(target, chunk, code), code, INPUTS)
+
+
+def _valued(name: str, code: tuple[str, ...]) -> Case:
+    run = _compared(name, COMPARED_AT_ONCE, code)
+    return Case(f"values: {name}", COMPARED // COMPARED_AT_ONCE, run, code, COMPARED)
+
+
 def parts() -> dict[str, list[Case]]:
     """Every part with its cases, in the order in which they are tried."""
     found: dict[str, list[Case]] = {}
     for part, targets in TARGETS.items():
-        sizes = {target: CHUNK_OF_TARGET.get(target, CHUNK) for target in targets}
         found[part] = [
-            Case(f"mutated: {one}", INPUTS // sizes[one], _fuzzed(one, sizes[one]), _code_of(one), INPUTS)
-            for one in targets
+            _mutated(one, CHUNK_OF_TARGET.get(one, CHUNK), code_of(*modules)) for one, modules in targets.items()
         ]
-    found["values"] = [
-        Case(f"values: {one}", COMPARED // COMPARED_AT_ONCE, _compared(one, COMPARED_AT_ONCE), code, COMPARED)
-        for one, code in ((one, _code_of_format(one)) for one in FORMATS)
-    ]
+    found["values"] = [_valued(one, code_of(*modules)) for one, modules in FORMATS.items()]
     for part, place in _folders_of_tests():
         code = CODE_OF_TESTS.get(part, CODE)
         found.setdefault(part, []).append(Case(f"tests: {place}", 1, _tested(place, *AT_NIGHT), code))

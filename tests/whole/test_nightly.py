@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dis import get_instructions
-from inspect import isfunction
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from random import Random
 from subprocess import CompletedProcess
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.fuzz import targets
 from tests.fuzz.campaign import NAMES
+from tests.fuzz.oracle.compared import compared
 from tests.fuzz.oracle.formats import FORMATS
+from tests.fuzz.targets import TARGETS, try_input
 from tests.nightly import __main__ as nightly
 from tests.nightly import account, parts
 from tests.nightly.account import Tried
 from tests.nightly.parts import LEFT, Case
 from tests.support.pages import tried
 from tests.support.write_faults import WRITERS, of_each_row
+from tests.whole.test_house import MODULES
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +86,7 @@ def test_findings_add_up(runs: Runs) -> None:
 class TestTheParts:
     def test_hold_every_target_format_and_set_of_mutants(self) -> None:
         assert sorted(one for targets in parts.TARGETS.values() for one in targets) == sorted(NAMES)
-        assert tuple(FORMATS) == parts.FORMATS
+        assert tuple(FORMATS) == tuple(parts.FORMATS)
         assert tuple(writer.name for writer in WRITERS) == parts.WRITERS
 
     def test_hold_every_file_of_tests(self) -> None:
@@ -91,19 +94,6 @@ class TestTheParts:
         files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
         alone = [file for file in files if not any(file.is_relative_to(place) for place in places)]
         assert alone == []
-
-    def test_know_which_targets_use_more_than_readers(self) -> None:
-        """A target that calls `ncu_tools`, itself or through a function of tests/fuzz/targets.py, is analysed."""
-        tools = {one for one, value in vars(targets).items() if "ncu_tools" in getattr(value, "__module__", "")}
-        own = {
-            one: {step.argval for step in get_instructions(value) if step.opname == "LOAD_GLOBAL"}
-            for one, value in vars(targets).items()
-            if isfunction(value)
-        }
-        while more := {one for one, names in own.items() if one not in tools and tools & names}:
-            tools |= more
-        using = {name for name, target in targets.TARGETS.items() if target.run.__name__ in tools}
-        assert using == {*parts.ANALYSED}
 
     def test_have_cases_of_different_names(self) -> None:
         names = [case.name for cases in parts.parts().values() for case in cases]
@@ -116,6 +106,55 @@ class TestTheParts:
             if name.startswith("fuzz")
             for case in cases
         } == {parts.INPUTS}
+
+
+def files_that_run(read: Callable[[bytes], object], inputs: Sequence[bytes]) -> set[str]:
+    """The files of the packages whose functions run to read inputs."""
+    found: set[str] = set()
+    sys.setprofile(lambda frame, event, of: found.add(frame.f_code.co_filename))
+    try:
+        for one in inputs:
+            read(one)
+    finally:
+        sys.setprofile(None)
+    return {str(path.relative_to(ROOT)) for path in map(Path, found) if path in MODULES.values()}
+
+
+@pytest.fixture(scope="module")
+def code() -> dict[str, set[str]]:
+    """The files of each case's code."""
+    return {case.name: {*case.code} for cases in parts.parts().values() for case in cases}
+
+
+class TestTheCodeOfACase:
+    @pytest.mark.parametrize("name", NAMES)
+    def test_holds_every_file_that_runs_for_a_seed(self, name: str, code: dict[str, set[str]]) -> None:
+        tried = partial(try_input, TARGETS[name], thorough=True)
+        ran = files_that_run(tried, TARGETS[name].seeds())
+        assert ran - code[f"mutated: {name}"] == set()
+        assert ran
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_holds_every_file_that_runs_to_compare(self, name: str, code: dict[str, set[str]], tmp_path: Path) -> None:
+        inputs = [FORMATS[name].mutate(Random(seed)) for seed in range(5)]  # noqa: S311
+        ran = files_that_run(lambda one: compared(FORMATS[name], one, tmp_path), inputs)
+        assert ran - code[f"values: {name}"] == set()
+        assert ran
+
+    @pytest.mark.parametrize(
+        ("changed", "waits", "goes_on"),
+        [
+            ("parsers/ncu_parsers/ncu_rep/blocks.py", "mutated: ncu-rep", "mutated: csv"),
+            ("parsers/ncu_parsers/sources/sources.py", "mutated: csv", "mutated: points"),
+            ("parsers/ncu_parsers/timelines/formats/xplane.py", "values: xplane", "values: pftrace"),
+            ("parsers/ncu_parsers/streaming/cells/native", "values: csv-raw-fast", "values: csv-raw"),
+            ("ncu_tools/ceilings/machines", "mutated: xplane", "values: xplane"),
+        ],
+    )
+    def test_is_what_a_change_can_reach(
+        self, changed: str, waits: str, goes_on: str, code: dict[str, set[str]]
+    ) -> None:
+        assert (changed in code[waits], changed in code[goes_on]) == (True, False)
 
 
 class TestThePages:
@@ -139,7 +178,7 @@ def test_the_launches_of_a_load_are_counted_once() -> None:
 
 
 def test_the_values_of_a_format_are_compared_and_counted() -> None:
-    tried = parts._compared("points", 20)(0, 100)
+    tried = parts._compared("points", 20, ("README.md",))(0, 100)
     assert (tried.inputs, tried.findings) == (20, 0)
     assert tried.read is not None
     assert tried.read > 5
