@@ -69,7 +69,7 @@ WITHOUT_STACKS = (
 CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only above this share of its bandwidth."""
 LATENCY_BELOW = 0.6
-"""If neither SMs nor memory reach this share of their peaks, latency bounds a kernel. Source: as below."""
+"""If neither SMs nor memory reach this share of their peaks, latency bounds a kernel. Source: see `NEAR_ITS_LIMIT`."""
 
 
 Rows = tuple[npt.NDArray[np.int64], Sequence[str]]

@@ -47,9 +47,9 @@ KERNELS = "kernels.parquet"
 def hotspots_of(run: Run, machine: Machine | None = None, *, by: str = "time", group: str = "name") -> Hotspots:
     """The kernels of a run, equal to `hotspots` of its whole table; the run's notes come first.
 
-    Launches of a Parquet file are never all in memory; if its kernels are cached, launches are not read. Raises
-    `NcuBenchError` if the file is damaged or not ours. For varied arguments, kernels of points are kept apart, and
-    shares are of each point.
+    Launches of a Parquet file are never all in memory; if its kernels are cached, launches are not read. If the run
+    varied arguments (`--vary`), each point has its own rows and shares. Raises `NcuBenchError` if the file is damaged
+    or not ours.
     """
     points = by_point(run)
     return _of_points(points, machine, by, group) if points else _of_one(run, machine, by, group)

@@ -18,7 +18,7 @@ TIME, SELF_CPU, SELF_GPU, SELF_UNKNOWN = "time", "self CPU", "self GPU", "self t
 """Titles of columns of times."""
 
 NEEDED = (OPERATOR_DEVICE, THREADS)
-"""The columns of launches that decide it, besides `source`."""
+"""The columns of launches that decide the kind of time, besides `source`."""
 
 _OF_DEVICE = {"cpu": SELF_CPU, "cuda": SELF_GPU}
 

@@ -139,7 +139,7 @@ class Diagnosis:
 
     @property
     def _is_doubtful(self) -> bool:
-        """True if the busiest resource would be a limit but is not proven."""
+        """True if the busiest resource is near its peak, but it is not proven which part of it is busy."""
         one = self.busiest
         return one is not None and not one.is_proven and one.share >= NEAR_ITS_LIMIT
 

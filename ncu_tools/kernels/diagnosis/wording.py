@@ -47,7 +47,7 @@ class SentenceValues:
             **_few_blocks(known),
             "loads_use": _use(known, "load"),
             "stores_use": _use(known, "store"),
-            "of_which": _of_which(known),
+            "of_which": _loads_and_stores(known),
             "shared_pipe": _shared_pipe(known),
             "of_duration": _of_duration(known.get("launch_ns", math.nan)),
             "or_short": "" if known.get("launch_ns", 0.0) > LONG_LAUNCH_NS else OR_SHORT,
@@ -92,8 +92,8 @@ def _use(known: Known, access: str) -> str:
     return f"{sectors:.1f} sectors per {access}, where 4-byte {access}s need 4"
 
 
-def _of_which(known: Known) -> str:
-    """After the share of bank conflicts, the shares of loads and stores if only one of them needs fixing; else ""."""
+def _loads_and_stores(known: Known) -> str:
+    """Text after the share of bank conflicts: the shares of loads and of stores if they differ much; else ""."""
     loads, stores = (known.get(f"{access}_conflicts", math.nan) for access in ("load", "store"))
     if not abs(loads - stores) >= APART:
         return ""
@@ -101,7 +101,7 @@ def _of_which(known: Known) -> str:
 
 
 def _shared_pipe(known: Known) -> str:
-    """After bank conflicts, the use of shared memory if it is nearly idle: conflicts are then most of very little."""
+    """Text after the share of bank conflicts: the use of shared memory if it is nearly idle; else ""."""
     busy = known.get("shared_wavefronts", math.nan)
     return f"; their pipe is at {100 * busy:.2g} % of its peak" if busy < HARDLY_BUSY else ""
 
@@ -140,20 +140,20 @@ def _threads(known: Known) -> str:
     return f"{threads} {'thread' if threads == '1' else 'threads'}"
 
 
-def _given(known: Known) -> float:
-    """Blocks per SM with work in less than a wave: one if there are fewer blocks than SMs."""
+def _blocks_on_used_sm(known: Known) -> float:
+    """Blocks on each SM with work, in less than a wave: at least one, as blocks go to empty SMs first."""
     return max(1.0, known.get("blocks_per_sm", math.nan))
 
 
 def _blocks_on_an_sm(known: Known) -> str:
-    given = f"{_given(known):.2g}"
+    given = f"{_blocks_on_used_sm(known):.2g}"
     return f"{given} {'block' if given == '1' else 'blocks'}"
 
 
 def _room(known: Known, waves: float) -> str:
-    """How many blocks fit on an SM; and the limit, if the grid provides as many as fit."""
+    """The number of blocks that fit on an SM, with the limiting resource if the grid provides as many."""
     fitting = known.get("blocks_per_sm", math.nan) / waves if waves > 0 else math.nan
-    limits = _lowest_limits(known)[0] if fitting < _given(known) + 1 else ""
+    limits = _lowest_limits(known)[0] if fitting < _blocks_on_used_sm(known) + 1 else ""
     return f"{fitting:.0f} {'fits' if f'{fitting:.0f}' == '1' else 'fit'}{f' by {limits}' if limits else ''}"
 
 

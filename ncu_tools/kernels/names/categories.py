@@ -33,7 +33,7 @@ MOST_LETTERS_OF_A_PATH = 1_000
 CATEGORY, DECIDED_BY = "category", "category_by"
 """The columns of launches that `with_categories` adds."""
 NEEDED = ("kernel_name", "operator")
-"""The columns that it needs."""
+"""The columns of launches that `with_categories` needs."""
 
 _AN_OPERATOR = re.compile(r"[\w.]+::[\w.]+")
 

@@ -37,7 +37,7 @@ _END_OF_FUNCTOR = re.compile(r"(?:_?[Ff]unctor|CUDAKernelImpl|Ops?|(?:_cuda)?_ke
 _COMPUTED = re.compile(r"\{(?:types|floats|function)\}")
 _START_OF_FUNCTOR = re.compile(r"^(?:CUDAFunctor(?:OnSelf|OnOther)?_|launch_)")
 OF_A_TEST = ".py::"
-"""What is in the id of a test of pytest: tests/test_gemm.py::test_gemm[bf16-1024]."""
+"""Text in the id of a pytest test, such as tests/test_gemm.py::test_gemm[bf16-1024]."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Inside:
 
     @property
     def table_of_instructions(self) -> pa.Table | None:
-        """The instructions as a table; None where the run has none."""
+        """The instructions as a table; None if the run has none."""
         return None if self.instructions is None else self.instructions.table
 
     def source_text(self, root: Path | None) -> SourceText:

@@ -1,4 +1,4 @@
-"""The source line of a kernel: its hottest line by its instructions, else the line of Python that launches it."""
+"""The source line of each kernel: its hottest line by instructions, else the Python line that launches it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class SourceLine(NamedTuple):
 
 
 def kernel_lines(path: str, names: Collection[str]) -> dict[str, SourceLine]:
-    """Full name of a kernel -> its line, for those of `names` whose line the run knows.
+    """Full kernel name -> its source line, for the kernels among `names` with a known line.
 
-    A run that cannot be read again, or has no lines, knows none: lines are beside what was found, and never needed.
+    Empty if the run cannot be read again: source lines only supplement other results.
     """
     if not names or not is_here(path):
         return {}

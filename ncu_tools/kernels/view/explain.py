@@ -277,7 +277,7 @@ def _stall(view: KernelView, stall: Stall) -> ExplainedName:
 
 
 def _kind(view: KernelView, kind: str) -> ExplainedName:
-    """A kind of instructions: how many a launch executes; 0 where others were counted alone."""
+    """A kind of instructions: how many a launch executes; 0 if only other kinds were counted."""
     count, share = (None, None) if view.mix is None else (view.mix.of_a_launch.get(kind, 0.0), view.mix.share(kind))
     numbers = [
         ExplainedNumber("value", f"{MIX}{kind}", "warp instructions of a launch", "inst", "", count, None, []),

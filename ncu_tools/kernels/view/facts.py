@@ -63,7 +63,7 @@ def metrics_of_facts() -> frozenset[str]:
 def facts_of(launches: pa.Table) -> tuple[list[Fact], dict[str, list[str]]]:
     """The facts of the launches of one kernel, and by part the titles of facts that were not collected.
 
-    On a GPU without DRAM of its own, facts from DRAM counters are not missing; nor are means of what there was none of.
+    Facts from DRAM counters do not count as missing on a GPU without own DRAM, nor do means over a count of 0.
     """
     found, missing, metrics = list[Fact](), dict[str, list[str]](), MetricsInAnyForm(launches)
     capabilities = set(words(launches, "compute_capability"))
@@ -103,7 +103,7 @@ def _fact(part: str, key: str, entry: dict[str, Any], metrics: MetricsInAnyForm)
 
 
 def _is_of_none(entry: dict[str, Any], metrics: MetricsInAnyForm) -> bool:
-    """True for a mean of what was counted, and of which there was none, as sectors of loads where nothing is loaded."""
+    """True for a mean over a count of 0, such as sectors per load of a kernel without loads."""
     if not entry.get("mean"):
         return False
     counted = (entry.get("over", entry["metrics"][0]), entry.get("quotient"))

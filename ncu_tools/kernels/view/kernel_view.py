@@ -334,7 +334,7 @@ def _chosen(
 
 
 def _no_launch(launches: pa.Table, launch: int, *, of_others: bool) -> NcuBenchError:
-    """The error on a launch that is not in the run, or, if there are some `of_others`, is not of the kernel named."""
+    """The error for a launch that is not in the run, or, with `of_others`, belongs to another kernel."""
     numbers = sorted(one for one in tables.launch_numbers(launches).tolist() if not np.isnan(one))
     some = f"{', '.join(f'{one:.0f}' for one in numbers[:MOST_LISTED])}{' ...' if numbers[MOST_LISTED:] else ''}"
     if of_others:

@@ -31,7 +31,7 @@ OF_OCCUPANCY = {
     "launch__occupancy_limit_shared_mem": "blocks per SM by shared memory",
     "launch__occupancy_limit_warps": "blocks per SM by warps",
 }  # fmt: skip
-"""What decides the number of blocks per SM, and that number -> its name in a sentence."""
+"""Limits on the number of blocks per SM, and metrics of that number -> the name in a sentence."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Inside a kernel, in time: what each role of warps does, who waits for whom, and what a shorter range would bring."""
+"""A kernel's timeline by warp: what each role of warps does, which waits for which, and what-ifs of shorter ranges."""

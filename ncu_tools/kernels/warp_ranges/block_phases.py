@@ -1,4 +1,4 @@
-"""Blocks in time: until the first computing, behind the last copy, copies beside computing, tiles, and their places."""
+"""Thread blocks over time: fill, drain, copies that overlap with computing, tiles, and their spread over SMs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ncu_tools.kernels.warp_ranges.range_kinds import RangeKind, is_tile
 from ncu_tools.kernels.warp_ranges.releases import Order, Release
 
 ROWS = 1_000_000
-"""So many ranges are looked at together, for memory."""
+"""About how many ranges are processed at once, to bound memory."""
 
 
 @dataclass(frozen=True)
 class BlockPhases:
-    """Means over blocks, in the clock of the launch; None where no range is a copy, or computing.
+    """Times of a block, as means over blocks in the clock of the launch; None if no range is a copy, or none computes.
 
-    `fill` is from the begin of a block to its first computing, `drain` from its last copy to its end. `copying`,
-    `computing` and `both` are shares of a block's time; `overlap` is `both` of the shorter one. A copy lasts until the
-    wait that it ends, where that is known (`in_flight`).
+    `fill` is the time from a block's begin to its first computing, `drain` from its last copy to its end. `copying`,
+    `computing` and `both` are shares of a block's time; `overlap` is `both` over the shorter of the two. With
+    `in_flight`, a copy lasts until the wait that it ends, not only until its range ends.
     """
 
     block: float
@@ -37,7 +37,7 @@ class BlockPhases:
 
 @dataclass(frozen=True)
 class Tiles:
-    """How many ranges of a name that is a tile's the blocks have, and each SM; None where SMs are not known."""
+    """Number of ranges with a tile's name: per block, and per SM (None if SMs are unknown)."""
 
     range: str
     least: int
@@ -49,11 +49,11 @@ class Tiles:
 
 @dataclass(frozen=True)
 class UnitSpread:
-    """How blocks lie over SMs, TPCs or GPCs: first starts and last ends since the launch began, and work.
+    """Spread of blocks over SMs, TPCs or GPCs: their number, first starts, last ends and work.
 
-    `start_skew` and `end_skew` are between the first and the last unit, and `idle_end` is the mean share of the launch
-    behind a unit's last block; None where blocks are not on one clock. `work_most` is the work of the busiest unit by
-    the mean. `last` is the unit that ends last.
+    `start_skew` and `end_skew` are the times between the first and the last unit, `idle_end` is the mean share of the
+    launch after a unit's last block; None if blocks have no common clock. `work_most` is the work of the busiest unit
+    over the mean. `last` is the unit that ends last.
     """
 
     level: str
@@ -68,7 +68,7 @@ class UnitSpread:
 
 
 def block_phases(ranges: LaunchRanges, releases: Sequence[Release]) -> BlockPhases:
-    """Fill, drain and overlap. Only ranges that are work of their own count, not those around them."""
+    """Compute fill, drain and overlap from innermost work: ranges that mostly contain others are left out."""
     length = ranges.block_end - ranges.block_begin
     flight = np.zeros(len(ranges.names), np.int64)
     for one in releases:
@@ -109,12 +109,12 @@ def block_phases(ranges: LaunchRanges, releases: Sequence[Release]) -> BlockPhas
 
 
 def _works(ranges: LaunchRanges, kind: RangeKind) -> Mask:
-    """The names whose ranges are work of that kind, and not around other ones."""
+    """Mask of the range names that are work of this kind and do not mostly contain other ranges."""
     return np.array([one is kind and name not in ranges.containers for name, one in enumerate(ranges.kinds)], np.bool_)
 
 
 def _whole_blocks(ranges: LaunchRanges) -> Iterator[slice]:
-    """The rows of some blocks at a time, about `ROWS` of them."""
+    """Slices of rows that hold whole blocks, about `ROWS` rows each."""
     ends = np.searchsorted(ranges.lane, np.append(ranges.first_block[1:], len(ranges.block)))
     begin = 0
     while begin < len(ranges):
@@ -124,7 +124,7 @@ def _whole_blocks(ranges: LaunchRanges) -> Iterator[slice]:
 
 
 def _together(one: tuple[Integers, Integers], other: tuple[Integers, Integers]) -> Numbers:
-    """The time in which some range of each kind runs, by starts and ends, and of both."""
+    """The time in which a range of the one kind runs, of the other kind, and of both; given as (starts, ends)."""
     keys = [*one, *other]
     kind = np.repeat(np.arange(4), [len(some) for some in keys])
     key = np.concatenate(keys)
@@ -135,7 +135,7 @@ def _together(one: tuple[Integers, Integers], other: tuple[Integers, Integers]) 
 
 
 def tiles_of(ranges: LaunchRanges) -> Tiles | None:
-    """Tiles of the blocks and SMs, by the name of a tile with the most ranges; None without such a name."""
+    """Tiles per block and per SM, for the tile name with the most ranges; None if no name is a tile's."""
     named = np.array([is_tile(one) for one in ranges.names], np.bool_)
     counts = np.bincount(ranges.name, minlength=len(ranges.names)) * named
     if not counts.any():
@@ -156,7 +156,7 @@ def tiles_of(ranges: LaunchRanges) -> Tiles | None:
 
 
 def unit_spread(ranges: LaunchRanges) -> list[UnitSpread]:
-    """SMs, TPCs and GPCs, as far as the trace knows them."""
+    """The spread over SMs, TPCs and GPCs, for the levels that the trace records."""
     work = np.bincount(ranges.lane[~ranges.waits], ranges.own[~ranges.waits], len(ranges.block))
     found = []
     for level, of in (("SM", ranges.sm), ("TPC", ranges.tpc), ("GPC", ranges.gpc)):

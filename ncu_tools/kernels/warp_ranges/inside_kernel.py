@@ -1,4 +1,4 @@
-"""Inside one launch, in time: every answer that its ranges give, from a trace."""
+"""All analyses of one launch from a trace of its warps' ranges."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ncu_tools.kernels.warp_ranges.what_if import EXPLAINED, AskedShorter, Launc
 
 HALF = 0.5
 RANGES_ASKED = 6
-"""So many ranges of work with the most time on the longest chain are asked: what if they took half."""
+"""Number of ranges whose halving is replayed: those of work with the most time on the longest chain."""
 
 
 @dataclass(frozen=True)
 class Shortened:
-    """What halving a range of a role's saves; `factor` is the part of its own time that is left."""
+    """The saving if a range of one role is shortened to `factor` of its own time."""
 
     role: str
     range: str
@@ -44,7 +44,7 @@ class Shortened:
 
 @dataclass(frozen=True)
 class InsideKernel:
-    """The answers, with what they were made from for levers and pictures."""
+    """The results of all analyses of one launch, with their inputs for levers and pictures."""
 
     trace: WarpTrace
     ranges: LaunchRanges
@@ -67,7 +67,7 @@ def inside_kernel(
     trace: WarpTrace, number: int, roles: Mapping[int, str] = NO_ROLES, kinds: Mapping[str, RangeKind] = NAMED,
     asked: Sequence[str] = (),
 ) -> InsideKernel:  # fmt: skip
-    """Everything on one launch. Raises `WrongUsage` for what-ifs of unknown ranges, `NcuBenchError` without ranges."""
+    """Analyse one launch. Raises `WrongUsage` for a what-if of an unknown range, `NcuBenchError` without ranges."""
     ranges = launch_ranges(trace, number, roles, kinds)
     if not len(ranges):
         raise NcuBenchError(

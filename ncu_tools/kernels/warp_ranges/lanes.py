@@ -1,4 +1,4 @@
-"""Which blocks to draw, and what each of their warps does at any time: the range that it is in, by columns of time."""
+"""Which blocks to draw, and the range that each of their warps is in, by columns of time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class WarpLane:
-    """A warp of a block: the number of the range's name that it is in most, for each column; `NOTHING` in none."""
+    """A warp of a block: for each column, the index of the name of the range it is in longest; `NOTHING` for none."""
 
     role: str
     warp: int
@@ -23,7 +23,7 @@ class WarpLane:
 
 @dataclass(frozen=True)
 class OwnPieces:
-    """The times of a lane in which a range is the innermost: start, end and name of each, in order."""
+    """The intervals in which a range is the innermost of a lane: start, end and name of each, in order."""
 
     start: Integers
     end: Integers
@@ -31,7 +31,7 @@ class OwnPieces:
 
 
 def blocks_to_draw(ranges: LaunchRanges, block: int | None = None) -> list[tuple[str, int]]:
-    """Title and row of the slowest and the median block, or of the one with that linear number.
+    """Title and row of the slowest and of the median block, or of the block with this linear number.
 
     Raises `ValueError` if there is no such block.
     """
@@ -49,7 +49,7 @@ def blocks_to_draw(ranges: LaunchRanges, block: int | None = None) -> list[tuple
 
 
 def lanes_of(ranges: LaunchRanges, block: int, columns: int) -> list[WarpLane]:
-    """The warps of a block, each in so many columns from the block's begin to its end."""
+    """The warps of a block by role, each with `columns` equal intervals from the block's begin to its end."""
     behind = np.append(ranges.first_block, len(ranges.block))[block + 1]
     begin, end = int(ranges.block_begin[block]), int(ranges.block_end[block])
     found = []
@@ -61,7 +61,7 @@ def lanes_of(ranges: LaunchRanges, block: int, columns: int) -> list[WarpLane]:
 
 
 def own_pieces(ranges: LaunchRanges, lane: int) -> OwnPieces:
-    """The innermost range of a lane at each time."""
+    """The intervals in which a lane is in a range, each with its innermost range."""
     low, high = np.searchsorted(ranges.lane, [lane, lane + 1])
     rows = np.arange(low, high)
     rows = rows[(ranges.length[rows] > 0) & ~ranges.is_async[rows]]
@@ -70,7 +70,7 @@ def own_pieces(ranges: LaunchRanges, lane: int) -> OwnPieces:
         ranges.parent[rows] >= 0, ranges.name[ranges.parent[rows]], NOTHING,
     )]).astype(np.int64)  # fmt: skip
     is_start = np.repeat([1, 0], len(rows))
-    depth = np.concatenate([np.arange(len(rows)), -np.arange(len(rows))])  # inner ones end first, and begin last
+    depth = np.concatenate([np.arange(len(rows)), -np.arange(len(rows))])  # inner ranges end first and begin last
     order = np.lexsort((depth, is_start, times))
     times, inner = times[order], inner[order]
     kept = (np.diff(times) > 0) & (inner[:-1] != NOTHING) if len(times) else np.zeros(0, np.bool_)
@@ -78,7 +78,7 @@ def own_pieces(ranges: LaunchRanges, lane: int) -> OwnPieces:
 
 
 def _columns(pieces: OwnPieces, begin: int, end: int, columns: int, names: int) -> Integers:
-    """The name with the most time in each column; `NOTHING` where none has half of what is left."""
+    """The name with the most time in each column; `NOTHING` where more time is in no range."""
     width = max(end - begin, 1) / columns
     time = np.zeros((columns, names + 1))
     time[:, names] = width

@@ -1,7 +1,7 @@
-"""The ranges of one launch, nested: which lies in which, the time of each that no inner one has, and warps by roles.
+"""The ranges of one launch as a tree per warp: parents, exclusive times, and the roles of warps.
 
-A range that crosses another one instead of lying in it, as one that begins in one iteration and ends in the next, is
-taken as asynchronous: it counts as a time, but is no part of its warp's life.
+A range that crosses another one instead of nesting in it, such as one that begins in one iteration and ends in the
+next, is taken as asynchronous: its time is reported, but it is no part of its warp's life.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]
 NO_PARENT = -1
 CHEAPEST = 64
-"""The most that a wait takes whose release is there already: an mbarrier that has completed costs a few tens of ns."""
+"""Most time of a wait that is already released: testing a completed mbarrier costs a few tens of ns."""
 NO_ROLES: Mapping[int, str] = {}
 _ROLE = re.compile(r"([\d+\-\s]+)=\s*(.+)")
 
 
 @dataclass(frozen=True)
 class LaunchRanges:
-    """Ranges sorted by lane and start, the longer one first; lanes are warps, sorted by block and warp.
+    """Ranges sorted by lane and start, the longer one first; a lane is a warp, sorted by block and warp.
 
-    Times are since `origin`, the begin of the first warp: ns since 1970, as run-iket writes them, are no exact doubles.
-    `parent` is the row of the innermost range around each, `own` its time without inner ranges; an asynchronous one has
-    no parent and none of its own. `begin` and `end` of lanes are the lives of warps, or from the first to the last
-    record (`has_lives`). `role` is the number of each lane's role. Blocks without a range are left out.
+    Times count from `origin`, the begin of the first warp: ns since 1970, as run-iket writes them, are not exact as
+    doubles. `parent` is the row of the innermost enclosing range, `own` the time without inner ranges; an asynchronous
+    range has no parent and no own time. `begin` and `end` of a lane are the warp's life with `has_lives`, else its
+    first and last record. `role` is the index of each lane's role. Blocks without a range are left out.
     """
 
     launch: TracedLaunch
@@ -72,37 +72,37 @@ class LaunchRanges:
 
     @cached_property
     def kind(self) -> Codes:
-        """The number of the kind of each range in `RangeKind`."""
+        """The kind of each range, as its index in `RangeKind`."""
         order = list(RangeKind)
         return np.array([order.index(one) for one in self.kinds], np.int32)[self.name]
 
     @cached_property
     def length(self) -> Integers:
-        """How long each range took."""
+        """The time that each range took."""
         return self.stop - self.start
 
     @cached_property
     def is_leaf(self) -> Mask:
-        """False for ranges that other ones lie in."""
+        """Mask of the ranges that contain no other range."""
         found = np.ones(len(self), np.bool_)
         found[self.parent[self.parent >= 0]] = False
         return found
 
     @cached_property
     def waits(self) -> Mask:
-        """Ranges in which a warp waits: of that kind, with none inside, and no asynchronous ones."""
+        """Mask of the ranges in which a warp waits: waits and barriers, not asynchronous, that contain no range."""
         order = list(RangeKind)
         waiting = np.isin(self.kind, [order.index(one) for one in RangeKind if one.is_waiting])
         return waiting & self.is_leaf & ~self.is_async
 
     @cached_property
     def least_wait(self) -> int:
-        """What a wait takes whose release is there already: the shortest of the launch, `CHEAPEST` at most."""
+        """The time of a wait that is already released: the shortest wait of the launch, at most `CHEAPEST`."""
         return min(int(self.length[self.waits].min(initial=CHEAPEST)), CHEAPEST)
 
     @cached_property
     def containers(self) -> frozenset[int]:
-        """Names of ranges that others lie in most of the time: they are no work of their own."""
+        """The names whose ranges spend most of their time in inner ranges, so that they are no work of their own."""
         inner = np.bincount(self.name, self.own, len(self.names))
         whole = np.bincount(self.name, np.where(self.is_async, 0, self.length), len(self.names))
         return frozenset(np.flatnonzero((whole > 0) & (inner < 0.5 * whole)).tolist())
@@ -114,7 +114,7 @@ class LaunchRanges:
 
     @cached_property
     def block_row(self) -> Integers:
-        """The number of each lane's block among those of the trace."""
+        """The index of each lane's block among the blocks of the trace."""
         return np.cumsum(np.diff(self.block, prepend=-1) != 0) - 1
 
     @cached_property
@@ -134,17 +134,17 @@ class LaunchRanges:
 
     @property
     def duration(self) -> int:
-        """From the begin of the first warp to the end of the last."""
+        """The time from the begin of the first warp to the end of the last."""
         return int(self.end.max())
 
     @property
     def blocks_of_launch(self) -> int:
-        """The blocks of the grid; those with ranges where the trace does not say it."""
+        """The number of blocks of the grid; if the trace lacks the grid, the blocks with ranges."""
         return max(prod(self.launch.grid), len(self.first_block)) if self.launch.grid else len(self.first_block)
 
     @property
     def is_sample(self) -> bool:
-        """True if most blocks of the grid have no ranges, so that nothing follows for starts and ends of all."""
+        """True if most blocks of the grid have no ranges, so that nothing is known of all starts and ends."""
         return 2 * len(self.first_block) < self.blocks_of_launch
 
     @cached_property
@@ -156,7 +156,7 @@ class LaunchRanges:
 
 
 def launches_in(trace: WarpTrace) -> list[tuple[int, int]]:
-    """Number and time of each launch with warps, in order."""
+    """The number and the time of each launch with warps, in order."""
     begin, end = _lives(trace)
     known = begin != MISSING
     found = []
@@ -167,9 +167,9 @@ def launches_in(trace: WarpTrace) -> list[tuple[int, int]]:
 
 
 def chosen_launch(trace: WarpTrace, launch: int | None, pattern: re.Pattern[str] | None) -> int:
-    """The launch of that number, else the median one of the kernel with the most time.
+    """The launch with this number, else the one of median time of the kernel with the most time.
 
-    Raises `NcuBenchError` if there is none.
+    Raises `NcuBenchError` if no launch with ranges has this number or matches the pattern.
     """
     found = [(number, time) for number, time in launches_in(trace)
              if pattern is None or pattern.search(trace.launches[number].kernel)]  # fmt: skip
@@ -189,7 +189,7 @@ def chosen_launch(trace: WarpTrace, launch: int | None, pattern: re.Pattern[str]
 def launch_ranges(
     trace: WarpTrace, number: int, roles: Mapping[int, str] = NO_ROLES, kinds: Mapping[str, RangeKind] = NAMED
 ) -> LaunchRanges:
-    """The ranges of one launch. `roles` names warps by their number, `kinds` ranges by their name."""
+    """The ranges of one launch; `roles` maps numbers of warps to roles, `kinds` names of ranges to kinds."""
     warps = trace.warps
     rows = np.flatnonzero(warps.launch == number)
     begin, end = _lives(trace)
@@ -220,7 +220,7 @@ def launch_ranges(
 
 
 def _of_recorded_blocks(trace: WarpTrace, rows: Integers) -> Integers:
-    """The warps of blocks that recorded ranges, as a kernel may do in some blocks alone; all if none did."""
+    """The warps of blocks that recorded ranges, since kernels may record in some blocks only; all warps if none did."""
     has_range = np.zeros(len(trace.warps), np.bool_)
     has_range[trace.ranges.warp[trace.ranges.end != MISSING]] = True
     block = trace.warps.block[rows]
@@ -229,7 +229,7 @@ def _of_recorded_blocks(trace: WarpTrace, rows: Integers) -> Integers:
 
 
 def _lives(trace: WarpTrace) -> tuple[Integers, Integers]:
-    """Begin and end of each warp: its life and all its records; `MISSING` of one without either."""
+    """Begin and end of each warp, from its life and all its records; begin is `MISSING` for a warp without either."""
     warps, ranges = trace.warps, trace.ranges
     never = np.iinfo(np.int64).max
     begin = np.where(warps.start == MISSING, never, warps.start)
@@ -245,21 +245,21 @@ def _lives(trace: WarpTrace) -> tuple[Integers, Integers]:
 def _nested(
     lane: Codes, name: Codes, start: Integers, stop: Integers, names: int
 ) -> tuple[Integers, Integers, Mask, list[int]]:
-    """Parents, own times, which ranges are asynchronous, and the names of those.
+    """The parent and own time of each range, the mask of asynchronous ranges, and the names that cross others.
 
-    Of two names that cross, the one whose ranges cross more often is asynchronous, until none crosses.
+    Of two names that cross, the one whose ranges cross more often is asynchronous; repeated until none crosses.
     """
     is_async = np.zeros(len(start), np.bool_)
     crossing: list[int] = []
     while True:
-        rows = np.flatnonzero(~is_async & (stop > start))  # without length nothing lies in it, and it takes no time
+        rows = np.flatnonzero(~is_async & (stop > start))  # a range of no length contains nothing
         parent, crosses, crossed = _parents(lane[rows], start[rows], stop[rows])
         if not len(crosses):
             break
         votes = np.bincount(name[rows[np.concatenate([crosses, crossed])]], minlength=names)
         share = votes / np.maximum(np.bincount(name[rows], minlength=names), 1)
         worst = int(share.argmax())
-        if share[worst] < 0.01:  # damage: these alone, not all of their name
+        if share[worst] < 0.01:  # damage: only these ranges are asynchronous, not all of their name
             is_async[rows[crosses]] = True
             continue
         crossing.append(worst)
@@ -274,9 +274,9 @@ def _nested(
 
 
 def _parents(lane: Codes, start: Integers, stop: Integers) -> tuple[Integers, Integers, Integers]:
-    """The innermost range around each; the ranges that end after the one around them, and those that they cross.
+    """The innermost enclosing range of each range, the ranges that outlast it, and the enclosing range of these.
 
-    The depth of a range is the number of earlier ones that have not ended when it starts.
+    A range's depth is the number of earlier ranges that have not ended when it starts.
     """
     rows = np.arange(len(start))
     if not len(rows):
@@ -296,7 +296,7 @@ def _parents(lane: Codes, start: Integers, stop: Integers) -> tuple[Integers, In
     around = parent[inner]
     wrong = (stop[inner] > stop[around]) | (lane[inner] != lane[around])
     begun = wrong & (start[inner] < stop[around]) & (lane[inner] == lane[around])
-    wrong = begun if begun.any() else wrong  # behind a crossing, the ranges around are not those that were found
+    wrong = begun if begun.any() else wrong  # after a crossing, enclosing ranges of later ones are wrong
     return parent, inner[wrong], around[wrong]
 
 
@@ -306,7 +306,7 @@ def _parents(lane: Codes, start: Integers, stop: Integers) -> tuple[Integers, In
 def _roles(
     trace: WarpTrace, rows: Integers, lane: Codes, name: Codes, own: Integers, given: Mapping[int, str]
 ) -> tuple[Codes, tuple[str, ...]]:
-    """The role of each lane: as given, as the file names it, else of all warps whose ranges have the same names."""
+    """The role of each lane: as given, else as the trace names it, else one per set of range names that a warp uses."""
     warp = trace.warps.warp[rows]
     numbers, at = np.unique(warp, return_inverse=True)
     at = at.reshape(-1)
@@ -340,7 +340,7 @@ def _roles(
 
 
 def _title(trace: WarpTrace, used: frozenset[int], time: Numbers) -> str:
-    """The first word of most of the time's names, else the range that takes most time; "no range" without any."""
+    """The title of a role: the first word of most of its names by time, else its longest range; or "no range"."""
     if not used:
         return "no range"
     words: dict[str, float] = {}
@@ -356,7 +356,7 @@ def _title(trace: WarpTrace, used: frozenset[int], time: Numbers) -> str:
 
 
 def roles_in(text: str) -> dict[int, str]:
-    """The roles of --roles, as in "0-3=softmax,12+14=mma". Raises `WrongUsage` if it cannot be read."""
+    """Parse the value of --roles, such as "0-3=softmax,12+14=mma". Raises `WrongUsage` if it has another form."""
     found: dict[int, str] = {}
     for part in filter(str.strip, text.split(",")):
         match = _ROLE.fullmatch(part.strip())

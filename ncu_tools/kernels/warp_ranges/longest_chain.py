@@ -1,4 +1,4 @@
-"""The longest chain through a launch: walked back from its last end, over the releases of waits, to its begin."""
+"""The critical path through a launch: from its end back to its begin, at each wait on to the warp that released it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ncu_tools.kernels.warp_ranges.wait_graph import WaitGraph
 from ncu_tools.kernels.warp_ranges.what_if import blocks_before
 
 FLIGHT = " (lag)"
-"""What is added to a wait's name for the time from its release to its end."""
+"""Suffix of a wait's name for the time from its release to its end."""
 
 
 @dataclass(frozen=True)
 class ChainPart:
-    """A range on the chain: its time there, its share of the chain, and how often. `range` is None between ranges."""
+    """A range on the chain: its time there, share of the chain, number of visits. `range` is None outside ranges."""
 
     role: str
     range: str | None
@@ -28,7 +28,8 @@ class ChainPart:
 
 
 def longest_chain(graph: WaitGraph) -> list[ChainPart]:
-    """What the chain consists of, largest first; of the launch, or of the longest block in the graph."""
+    """The parts of the longest chain, the largest first; of the longest block only, if blocks share no clock or are
+    sampled."""
     ranges = graph.ranges
     times: dict[tuple[int, str | None], int] = defaultdict(int)
     counts: dict[tuple[int, str | None], int] = defaultdict(int)
@@ -55,7 +56,7 @@ def longest_chain(graph: WaitGraph) -> list[ChainPart]:
 def _walk(
     graph: WaitGraph, block: int, times: dict[tuple[int, str | None], int], counts: dict[tuple[int, str | None], int]
 ) -> None:
-    """Walk back through one block, from its last warp's end to its begin."""
+    """Add the chain through one block, from the end of its last warp back to its begin."""
     ranges = graph.ranges
     behind = np.append(ranges.first_block, len(ranges.block))[block + 1]
     lanes = np.arange(ranges.first_block[block], behind)
@@ -71,7 +72,7 @@ def _walk(
             edges = edges[graph.levels[1][edges]]
             if waited[node] and len(edges):
                 break
-            node = int(graph.before[node])  # it did not wait, or for nobody knows whom: what it took is on the chain
+            node = int(graph.before[node])  # no waiting, or by an unknown release: its time stays on the chain
         if node < 0:
             _add(ranges, lane, int(ranges.begin[lane]), time, times, counts)
             lead = int(ranges.begin[lane] - ranges.block_begin[block])
@@ -91,12 +92,12 @@ def _add(
     ranges: LaunchRanges, lane: int, low: int, high: int, times: dict[tuple[int, str | None], int],
     counts: dict[tuple[int, str | None], int],
 ) -> None:  # fmt: skip
-    """Add the own time of each range of a lane between two times, and the time in none."""
+    """Add the own time of each range of a lane between two times, and the time outside all ranges."""
     if high <= low:
         return
     first, behind = np.searchsorted(ranges.lane, [lane, lane + 1])
     begin, until = first + np.searchsorted(ranges.start[first:behind], [low, high])
-    around = []  # of ranges that began before, those that are open lie around the last one that nests
+    around = []  # ranges still open at `low` enclose the last nested range that began before it
     at = int(begin) - 1
     while at >= first and (ranges.is_async[at] or not ranges.length[at]):
         at -= 1

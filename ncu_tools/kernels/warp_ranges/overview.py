@@ -1,4 +1,4 @@
-"""What a trace from inside kernels holds: a row for each launch."""
+"""The contents of a trace from inside kernels: a row per launch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ncu_tools.kernels.warp_ranges.launch_ranges import launches_in
 
 
 def rows_of_launches(trace: WarpTrace) -> list[dict[str, Any]]:
-    """Number, kernel, blocks, warps, ranges, markers and time of each launch; of sums only the first two."""
+    """Number, kernel, blocks, warps, ranges, markers and time (ns) of each launch; None if the trace lacks it."""
     count = len(trace.launches)
     of_range = trace.warps.launch[trace.ranges.warp]
     is_marker = trace.ranges.end == MISSING

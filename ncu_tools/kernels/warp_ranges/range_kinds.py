@@ -1,4 +1,4 @@
-"""What kind of thing a range is, by the words of its name: a wait, a barrier, a copy, a store, or computing."""
+"""The kind of a range by the words of its name: wait, barrier, copy, store or compute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+[a-z]*")
 
 
 class RangeKind(Enum):
-    """Kind of a range. Warps do nothing in waits and barriers; `OTHER` is work of no known kind."""
+    """Kind of a range. A warp does nothing in a wait or barrier; `OTHER` is work of unknown kind."""
 
     BARRIER = "barrier"
     WAIT = "wait"
@@ -25,16 +25,16 @@ class RangeKind(Enum):
 
     @property
     def is_waiting(self) -> bool:
-        """True where warps wait."""
+        """True for kinds in which warps wait."""
         return self in (RangeKind.WAIT, RangeKind.BARRIER)
 
 
 NAMED: Mapping[str, RangeKind] = {}
-"""No names of the user's own."""
+"""The default of names to which the user gave a kind: none."""
 
 
 def kind_of_range(name: str, named: Mapping[str, RangeKind] = NAMED) -> RangeKind:
-    """The kind that the user `named`, else by its words."""
+    """The kind of a range: as given in `named`, else by the words of its name."""
     if name in named:
         return named[name]
     words = words_of(name)
@@ -42,13 +42,13 @@ def kind_of_range(name: str, named: Mapping[str, RangeKind] = NAMED) -> RangeKin
 
 
 def is_tile(name: str) -> bool:
-    """True for a range that is a tile of work by its name, not a step within one."""
+    """True if a range's name says that it is a tile of work, not a step within one."""
     said, words = _table()["tiles"], words_of(name)
     return bool(words & set(said["words"])) and not words & set(said["without"])
 
 
 def words_of(name: str) -> set[str]:
-    """The words of a name in small letters."""
+    """The words of a name, in lower case."""
     return {word.lower() for word in _WORDS.findall(name)}
 
 

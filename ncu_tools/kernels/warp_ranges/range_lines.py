@@ -1,7 +1,7 @@
-"""Lines of source in which ranges begin: those with the name of a range as a text, in files at hand.
+"""Find the source line at which each range begins: the first line with the range's name in quotes.
 
-No format says the line of a range. Programs write its name as a text where it begins, as in range_push("load"), so the
-first line with that text is taken. Call stacks of Proton name files; others lie below a folder that the user names.
+No format stores the line of a range, but programs write its name as a string where it begins, as in range_push("load").
+Call stacks of Proton name the files; others are searched in a folder that the user names.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 
 SUFFIXES = frozenset({".py", ".cu", ".cuh", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inl", ".mojo"})
 MOST_FILES, LARGEST = 5000, 4 << 20
-"""Files that are searched below a folder, and the bytes of the largest one."""
+"""Most files searched below a folder, and the largest size of a file in bytes."""
 
 
 @dataclass(frozen=True)
 class RangeLine:
-    """Where a range begins: file, line from 1 on, and its text."""
+    """The place where a range begins: file, line (from 1), and the text of the line."""
 
     file: str
     line: int
@@ -29,7 +29,7 @@ class RangeLine:
 def range_lines(
     names: Sequence[str], files: Iterable[str], root: Path | None
 ) -> tuple[dict[str, RangeLine], list[str]]:
-    """The line of each range that is found, in `files` that exist and below `root`; and a note on the others."""
+    """The line of each name found, in `files` that exist and below `root`; and a note on names that were not found."""
     wanted = {name: re.compile("[\"']" + re.escape(name) + "[\"']") for name in names}
     found: dict[str, RangeLine] = {}
     searched = 0
@@ -54,7 +54,7 @@ def range_lines(
 
 
 def _files(files: Iterable[str], root: Path | None) -> Iterator[Path]:
-    """Files that the trace names, here or below the folder by their last name, then all of source below it."""
+    """The files that the trace names, then all source files below the folder, first those named like the former."""
     named = [Path(one) for one in files]
     yield from (one for one in named if one.is_file())
     if root is None:

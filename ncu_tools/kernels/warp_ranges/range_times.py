@@ -1,4 +1,4 @@
-"""How warps of each role spend their lives: in which ranges, at work or waiting."""
+"""How the warps of each role spend their lives: in which ranges, working or waiting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ncu_tools.kernels.warp_ranges.range_kinds import RangeKind
 
 @dataclass(frozen=True)
 class RoleTime:
-    """A role over all its warps: shares of their lives at work, waiting, and in no range. `life` is the mean of one."""
+    """The warps of a role: shares of their lives spent working, waiting and outside ranges. `life` is a warp's mean."""
 
     role: str
     warps: int
@@ -25,9 +25,9 @@ class RoleTime:
 
 @dataclass(frozen=True)
 class RangeTime:
-    """A range of a role: `share` of its warps' lives without inner ranges, `whole_share` with them.
+    """The ranges of one name in a role: `share` of the warps' lives without inner ranges, `whole_share` with them.
 
-    Of an asynchronous range `share` is None, since it runs beside others. Times are means of one.
+    `share` is None for asynchronous ranges, which run beside others. `mean` and `longest` are times of one range.
     """
 
     role: str
@@ -41,7 +41,7 @@ class RangeTime:
 
 
 def role_times(ranges: LaunchRanges) -> list[RoleTime]:
-    """Every role, the busiest first."""
+    """The times of every role, the one that works most first."""
     life = (ranges.end - ranges.begin).astype(np.float64)
     per_role = np.bincount(ranges.role, life, len(ranges.roles))
     warps = np.bincount(ranges.role, minlength=len(ranges.roles))
@@ -58,7 +58,7 @@ def role_times(ranges: LaunchRanges) -> list[RoleTime]:
 
 
 def range_times(ranges: LaunchRanges) -> list[RangeTime]:
-    """Every range of every role, by the time of its own, largest first."""
+    """The times of every range of every role, the largest share of own time first."""
     names = len(ranges.names)
     key = ranges.role[ranges.lane].astype(np.int64) * names + ranges.name
     rows = len(ranges.roles) * names

@@ -1,11 +1,11 @@
-"""Who ends a wait: which range, on warps of which role, releases the waits of a name, and how many rounds before.
+"""Infer what ends a wait: which range on warps of which role releases it, and how many rounds before.
 
 Traces say when a wait ends, not why. A pipeline releases in order: the k-th wait of a warp ends when the (k - d)-th
-range of some other role has ended, and after a time that hardly varies, as that of a copy. So for each candidate range
-and each distance d, the lag is the time from the candidate's end to the wait's end. No lag is negative, and the closest
-candidate of all is the releasing one: that of the least 90th percentile of lags, over waits that took time. The d of
-the wait for a free stage is the depth of the pipeline. Where counts have no such order, the last end before the wait's
-does. Everyone at a barrier waits for the last warp that arrives. Only some blocks are looked at (`BLOCKS`).
+range of some other role has ended, plus a time that hardly varies, such as that of a copy. So for each candidate range
+and each distance d, the lag is the time from the candidate's end to the wait's end. No lag may be negative, and the
+releasing range is the candidate with the smallest 90th percentile of lags, over waits that took time. For the wait for
+a free stage, d is the depth of the pipeline. If counts fit no such order, the last candidate that ended before the
+wait's end releases it. At a barrier all wait for the last warp that arrives. Only `BLOCKS` blocks are examined.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ncu_tools.kernels.warp_ranges.launch_ranges import LaunchRanges, Mask
 from ncu_tools.kernels.warp_ranges.range_kinds import RangeKind
 
 BLOCKS = 24
-"""So many blocks, spread evenly, are looked at to find who releases a wait."""
+"""Number of blocks, spread evenly, that are examined to find what releases a wait."""
 DEEPEST = 16
-"""The most rounds between a release and the wait that it ends."""
+"""Most rounds between a release and the wait that it ends."""
 IN_ORDER = 0.98
-"""The share of waits that must not end before their release."""
+"""Smallest share of waits that end after their release, for a candidate in order."""
 NEAR, NEAR_STEPS = 0.1, 3
-"""Without an order the lag must be below this share of the median wait, or so many steps of the clock."""
+"""Without an order, the lag must be at most this share of the median wait, or this many steps of the clock."""
 LEAST_WAITS = 4
-"""With fewer waits that took time, who ends them cannot be told."""
+"""Fewest waits that took time, for their release to be inferred."""
 NEAR_WAITS = 0.9
-"""Without an order, this share of waits must be released while they wait."""
+"""Without an order, the smallest share of waits that must be released while they wait."""
 
 
 class Order(Enum):
-    """How waits and releases are paired: one for one with `depth` rounds between, the last before, or a barrier."""
+    """How waits are paired with releases: in turn, `depth` rounds apart; the last before; or the last at a barrier."""
 
     IN_TURN = "in turn"
     LAST_BEFORE = "last before"
@@ -44,10 +44,11 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class Release:
-    """What ends the waits `wait` (a name) of a role: ranges `by` (a name; -1 at a barrier) of `by_role` (-1: any).
+    """What ends the waits named `wait` of a role: ranges `by` (-1 at a barrier) of `by_role` (-1 for any); as indices.
 
-    The k-th wait is ended by the range of number ((k - depth) * per_wait + per_wait - 1) of each of its warps; with
-    `shared`, so many waits are ended by one. `lag` is the median time from there to the end of the wait.
+    The k-th wait is ended by the range with index ((k - depth)
+
+    shared * per_wait + per_wait - 1) on each of its warps. `lag` is the median time from there to the end of the wait.
     """
 
     role: int
@@ -63,7 +64,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Instances:
-    """The ranges of a launch by lane, name and time: the n-th one of a name on a lane is `row[first + n]`."""
+    """Index of a launch's ranges by lane and name: the n-th range of a name on a lane is in row `row[first + n]`."""
 
     row: Integers
     keys: Integers
@@ -72,7 +73,7 @@ class Instances:
     names: int
 
     def of(self, lane: int, name: int) -> Integers:
-        """The rows of the ranges of a name on a lane, in order."""
+        """The rows of a lane's ranges with this name, in order."""
         key = lane * self.names + name
         at = int(np.searchsorted(self.keys, key))
         if at == len(self.keys) or self.keys[at] != key:
@@ -81,7 +82,7 @@ class Instances:
 
 
 def instances_of(ranges: LaunchRanges) -> Instances:
-    """The ranges of a launch in the order of lane, name and time."""
+    """Index the ranges of a launch by lane, name and time."""
     keys = ranges.lane.astype(np.int64) * len(ranges.names) + ranges.name
     row = np.argsort(keys, kind="stable")
     found, firsts, counts = np.unique(keys[row], return_index=True, return_counts=True)
@@ -89,13 +90,13 @@ def instances_of(ranges: LaunchRanges) -> Instances:
 
 
 def has_waited(ranges: LaunchRanges, took: Integers) -> Mask:
-    """Which waits took longer than ones whose release is there already."""
+    """Mask of the waits that took longer than one that is already released."""
     found: Mask = took > ranges.least_wait + ranges.step
     return found
 
 
 def releases_of(ranges: LaunchRanges, instances: Instances) -> list[Release]:
-    """What ends the waits of each role and name, as far as it can be told."""
+    """What ends the waits of each role and name; waits with an unknown release are absent."""
     blocks = _some_blocks(ranges)
     found: list[Release] = []
     pairs = np.unique(ranges.role[ranges.lane[ranges.waits]].astype(np.int64) * len(ranges.names)
@@ -119,7 +120,7 @@ def _some_blocks(ranges: LaunchRanges) -> list[Integers]:
 def _arrival(
     ranges: LaunchRanges, instances: Instances, blocks: Sequence[Integers], role: int, wait: int
 ) -> Release | None:
-    """A barrier, if its n-th wait ends on all warps of a block after the last of them began."""
+    """A barrier's release, if its n-th waits of a block end after the last of them began; else None."""
     early = total = 0
     lags = []
     for lanes in blocks:
@@ -138,7 +139,7 @@ def _arrival(
 def _released(
     ranges: LaunchRanges, instances: Instances, blocks: Sequence[Integers], role: int, wait: int
 ) -> Release | None:
-    """The closest release of all candidates in turn, else the closest last one before."""
+    """The release with the smallest lags: of candidates in order, else of the last ones before; None if none fits."""
     waiting = role, wait
     candidates = [
         (by, [one for lanes in blocks for one in _of_block(ranges, instances, lanes, waiting, by)])
@@ -148,9 +149,9 @@ def _released(
         best: tuple[float, int, Release] | None = None
         for by, looked in candidates:
             if paired is _in_turn and by[0] == role:
-                continue  # warps of one role do the same at the same time, whoever releases them
+                continue  # warps of one role act at the same times, whatever releases them
             for far, release in paired(ranges, looked, waiting, by):
-                inner = int(by[1] in ranges.containers)  # what lies inside says more than what is around it
+                inner = int(by[1] in ranges.containers)  # an inner range is more specific than one around it
                 if best is None or (far, inner) < best[:2]:
                     best = far, inner, release
         if best is not None:
@@ -159,7 +160,7 @@ def _released(
 
 
 def _candidates(ranges: LaunchRanges) -> Iterator[tuple[int, int]]:
-    """Roles and names of ranges that are work."""
+    """The role and name of every range that is work, not waiting."""
     keys = np.unique(ranges.role[ranges.lane].astype(np.int64) * len(ranges.names) + ranges.name)
     for key in keys.tolist():
         by_role, by = divmod(key, len(ranges.names))
@@ -169,7 +170,7 @@ def _candidates(ranges: LaunchRanges) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class _Looked:
-    """Waits of one warp, and the ends of candidates on each of the other warps of its block."""
+    """The waits of one warp, and the ends of a candidate range on each of the other warps of the block."""
 
     begin: Integers
     end: Integers
@@ -177,7 +178,7 @@ class _Looked:
 
     @property
     def in_turn(self) -> Integers | None:
-        """The end of the n-th candidate on the last of its warps; None if counts differ."""
+        """When the n-th candidate range has ended on all of its warps; None if their counts differ."""
         return np.max(self.ends, axis=0) if len({len(one) for one in self.ends}) == 1 else None
 
 
@@ -222,7 +223,7 @@ def _in_turn(
 
 
 def _shape(waits: int, releases: int) -> tuple[int, int] | None:
-    """How many releases a wait has, and how many waits share one; None if the counts do not fit."""
+    """Releases per wait, and waits per release; None if neither count is a multiple of the other."""
     if abs(waits - releases) <= 1:
         return 1, 1
     if releases % waits == 0:
@@ -231,7 +232,7 @@ def _shape(waits: int, releases: int) -> tuple[int, int] | None:
 
 
 def release_number(wait: Integers, depth: int, per_wait: int, shared: int) -> Integers:
-    """The number of the range that ends each wait, from 0 on; negative before the first."""
+    """The index of the range that ends each wait; negative before the first one."""
     return (wait - depth) // shared * per_wait + per_wait - 1
 
 

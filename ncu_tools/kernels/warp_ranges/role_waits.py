@@ -1,4 +1,4 @@
-"""Who waits for whom: the time that each role waits, by the role and range that ends the waits."""
+"""Which role waits for which: the waiting time of each role, by the role and the range that end the waits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ncu_tools.kernels.warp_ranges.wait_graph import WaitGraph
 
 @dataclass(frozen=True)
 class RoleWait:
-    """Waits of a role in a range that warps of `waits_for` end with `by`; None where it is not known who does.
+    """Waits of a role in one range, ended by the range `by` on warps of role `waits_for`; None if unknown.
 
-    `waited` is the time beyond the least that a wait takes, over all warps, and `share` that of their lives. `lag` is
-    the median time from the release to the end of the wait: the latency of a copy, or what an arrival takes. `depth` is
-    how many rounds before the release was.
+    `waited` is the time beyond the least that a wait takes, over all warps, and `share` its share of their lives. `lag`
+    is the median time from the release to the end of the wait: the latency of a copy, or of an arrival. `depth` is the
+    number of rounds between the release and the wait.
     """
 
     role: str
@@ -33,13 +33,13 @@ class RoleWait:
 
 
 def role_waits(graph: WaitGraph, releases: Sequence[Release]) -> list[RoleWait]:
-    """Every role and range that waits, by whom it waits for, longest first."""
+    """The waits of every role by range and releasing role, the longest first."""
     ranges = graph.ranges
     last_lane = np.full(len(graph), -1)
-    if len(graph.edge_node):  # of several warps, the last one releases
+    if len(graph.edge_node):  # of several warps, the last one releases the wait
         order = np.lexsort((graph.edge_time, graph.edge_node))
         last_lane[graph.edge_node[order]] = graph.edge_lane[order]
-    if len(graph):  # at a barrier the last to arrive waits for nobody
+    if len(graph):  # the last warp to arrive at a barrier waits for none
         arrival = np.array([one.order is Order.ARRIVAL for one in releases] + [False], np.bool_)[graph.release]
         begun = np.full(len(graph), np.iinfo(np.int64).min)
         np.maximum.at(begun, graph.edge_node, graph.edge_time)

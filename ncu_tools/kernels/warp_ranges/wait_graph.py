@@ -1,12 +1,12 @@
-"""The waits of a launch as a graph, replayed with other times: what a block would take if a range were shorter.
+"""The waits of a launch as a graph that is replayed with other times: what a block would take if a range were shorter.
 
-A node is the end of a wait. Between two of them a warp takes what it took, less what a what-if removes of it. A wait
-ends when it has begun and taken its least time, and when its release has ended and its own lag has passed; where it
-waited, that lag is the recorded one, so that the replay of the launch as it was gives the times that were recorded. A
-wait whose release is not known takes what it took, or, for the least that a what-if brings, does not end before it did.
+A node is the end of a wait. Between two nodes a warp takes its recorded time, less what a what-if removes. A wait ends
+when it has taken its least time, and its release has ended and the lag has passed. The lag is the recorded one if the
+wait took time, so that a replay without changes reproduces the recorded times. A wait with an unknown release takes its
+recorded time; for the lower bound of a saving, it does not end before its recorded end.
 
-All nodes whose predecessors are known are replayed at once, over all blocks (`_levels`); a node is behind the one
-before it on its warp and behind the last node before each release. Rows of a replay are what-ifs.
+All nodes whose predecessors are known are replayed at once, over all blocks (`_levels`). The predecessors of a node are
+the node before it on its warp and the last node before each of its releases. The rows of a replay are what-ifs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ncu_tools.kernels.warp_ranges.releases import Instances, Order, Release, ha
 
 NO_NODE = -1
 MOST_NODES = 400_000
-"""Waits of a graph; of a larger launch, some blocks are replayed and stand for the others."""
+"""Most waits in a graph; of a larger launch some blocks are replayed, which stand for the others."""
 
 
 @dataclass(frozen=True)
 class ShorterRanges:
-    """Ranges of some names take `factor` of their own time; of waits, of their waiting."""
+    """A what-if: ranges with these names take `factor` of their own time; waits, of their waiting time."""
 
     names: frozenset[int]
     factor: float
@@ -36,11 +36,11 @@ class ShorterRanges:
 
 @dataclass(frozen=True)
 class WaitGraph:
-    """Nodes sorted by lane and time; `edge_*` are releases: which node they end, and the lane and the time they are at.
+    """Nodes sorted by lane and time; `edge_*` are releases: the node that each ends, its lane, time and lag.
 
-    `row` is the range of each node. `release` is the number of the rule that says what ends it; -1 if none does.
-    `is_free` is true of nodes that wait for nobody any more, as of a deeper pipeline. `blocks` are the rows of the
-    blocks that are in the graph, in order.
+    `row` is the range of each node. `release` is the index of the rule for its release, -1 without one. `is_free` marks
+    nodes that need no release any more, as with a deeper pipeline. `blocks` are the rows of the replayed blocks, in
+    order.
     """
 
     ranges: LaunchRanges
@@ -73,53 +73,53 @@ class WaitGraph:
 
     @cached_property
     def before(self) -> Integers:
-        """The node before each on its lane; `NO_NODE` for the first."""
+        """The previous node on the lane of each node; `NO_NODE` for the first."""
         same = np.diff(self.lane, prepend=-1) == 0
         return np.where(same, np.arange(len(self)) - 1, NO_NODE)
 
     @cached_property
     def least(self) -> Integers:
-        """The least time that each wait takes: what it took if it did not wait, else that of the launch's shortest."""
+        """The least time of each wait: what it took if it did not wait, else the shortest wait of the launch."""
         took = self.end - self.begin
         return np.where(has_waited(self.ranges, took), self.ranges.least_wait, took)
 
     @cached_property
     def edge_source(self) -> Integers:
-        """The last node of its lane at or before each release; `NO_NODE` if it is before all."""
+        """The last node on a release's lane at or before the release; `NO_NODE` if there is none."""
         return self.last_node(self.edge_lane, self.edge_time)
 
     def last_node(self, lane: Integers, time: Integers) -> Integers:
-        """The last node at or before a time on each lane, within the lives of warps; `NO_NODE` before the first."""
+        """The last node on each lane at or before a time; `NO_NODE` if there is none."""
         span, keys = self._keys
         at = np.searchsorted(keys, lane * span + time, side="right") - 1
         return np.where((at >= 0) & (self.lane[np.maximum(at, 0)] == lane), at, NO_NODE) if len(self) else at
 
     @cached_property
     def _keys(self) -> tuple[int, Integers]:
-        """More than the length of the launch, and lane and time of each node as one ascending number."""
+        """A span larger than the launch's duration, and lane x span + time of each node, in ascending order."""
         span = self.ranges.duration + self.ranges.step + 2
         return span, self.lane * span + self.end
 
     @cached_property
     def levels(self) -> tuple[list[Integers], Mask]:
-        """Nodes in the order of a replay, and which edges are part of it: those of a circle are left out."""
+        """Nodes in the order of a replay, and the mask of edges used: those in a cycle are left out."""
         return _levels(self)
 
     @property
     def explained(self) -> Mask:
-        """Nodes whose release is known."""
+        """Mask of the nodes with a known release."""
         found = np.zeros(len(self), np.bool_)
         found[self.edge_node[self.levels[1]]] = True
         return found
 
     @property
     def has_waits(self) -> bool:
-        """False if no range is a wait though blocks have several warps, which then wait in ranges of other kinds."""
+        """False if no range is a wait though blocks have several warps, which must then wait in other ranges."""
         return len(self) > 0 or len(self.ranges.block) == len(self.ranges.first_block)
 
     @property
     def explained_share(self) -> float:
-        """The share of all time beyond a wait's least whose release is known; 1 if nothing waits."""
+        """The share of waiting time (beyond the least) whose release is known; 1 if nothing waits."""
         if not self.has_waits:
             return 0.0
         took = (self.end - self.begin - self.least).astype(np.float64)
@@ -130,9 +130,9 @@ def wait_graph(
     ranges: LaunchRanges, instances: Instances, releases: Sequence[Release],
     depths: Mapping[int, int] | None = None, most: int = MOST_NODES,
 ) -> WaitGraph:  # fmt: skip
-    """The graph of a launch, or of as many of its blocks as have at most `most` waits, spread evenly.
+    """The graph of a launch, or of as many of its blocks, spread evenly, as have at most `most` waits.
 
-    `depths` are other depths of releases, by their numbers.
+    `depths` replaces the depth of some releases, by their indices: the what-if of a deeper pipeline.
     """
     waiting = ranges.waits
     block_of = ranges.block_row[ranges.lane]
@@ -166,10 +166,10 @@ def wait_graph(
 def _edges(
     ranges: LaunchRanges, instances: Instances, one: Release, row: Integers, node_of: Integers, *, is_changed: bool
 ) -> tuple[Integers, Integers, Integers, Numbers]:
-    """The releases of all waits of a rule: node, lane, time and lag of each.
+    """The edges of one rule's waits: node, lane, time and lag of each release.
 
-    A lag is the recorded one where the wait took time, and at most the median elsewhere, so that a wait that was none
-    can become one. Of a rule that is changed every lag is the median.
+    The lag is the recorded one if the wait took time, else at most the median, so that a wait can begin to take time in
+    a what-if. If the rule's depth is changed, every lag is the median.
     """
     mine = row[(ranges.name[row] == one.wait) & (ranges.role[ranges.lane[row]] == one.role)]
     if one.order is Order.LAST_BEFORE:
@@ -179,7 +179,7 @@ def _edges(
     if is_changed:
         return node, lane, time, np.full(len(node), one.lag)
     begin, end = ranges.start[row[node]], ranges.stop[row[node]]
-    last = np.full(len(row), np.iinfo(np.int64).min)  # of several warps the last one counts
+    last = np.full(len(row), np.iinfo(np.int64).min)  # of several releasing warps, the last one counts
     np.maximum.at(last, node, np.maximum(time, begin) if one.order is Order.ARRIVAL else time)
     own = end - last[node]
     lag = np.where(has_waited(ranges, end - begin), own, np.minimum(own, one.lag)).astype(np.float64)
@@ -189,7 +189,7 @@ def _edges(
 def _ordered_ends(
     ranges: LaunchRanges, instances: Instances, one: Release, mine: Integers, node_of: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """The ends of the ranges that end waits in turn, on every warp that has them; at a barrier their begins."""
+    """The ends of the ranges that release waits in order, on every warp that has them; the begins at a barrier."""
     is_barrier = one.order is Order.ARRIVAL
     name = one.wait if is_barrier else one.by
     position = np.empty(len(instances.row), np.int64)
@@ -218,7 +218,7 @@ def _ordered_ends(
 def _last_ends(
     ranges: LaunchRanges, one: Release, mine: Integers, node_of: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """The last end of a releasing range in the block before the end of each wait, on another warp."""
+    """For each wait, the last end of a releasing range on another warp of the block before the wait's end."""
     rows = np.flatnonzero((ranges.name == one.by) & (ranges.role[ranges.lane] == one.by_role))
     block = ranges.block_row[ranges.lane[rows]]
     rows = rows[np.lexsort((ranges.stop[rows], block))]
@@ -227,7 +227,7 @@ def _last_ends(
     keys = block * span + ranges.stop[rows]
     own = ranges.block_row[ranges.lane[mine]]
     at = np.searchsorted(keys, own * span + ranges.stop[mine] + ranges.step, side="right") - 1
-    for _ in range(8):  # ends on the waiting warp itself are passed over
+    for _ in range(8):  # skip ends on the waiting warp itself
         same = (at >= 0) & (ranges.lane[rows[np.maximum(at, 0)]] == ranges.lane[mine])
         if not same.any():
             break
@@ -239,7 +239,7 @@ def _last_ends(
 
 
 def _levels(graph: WaitGraph) -> tuple[list[Integers], Mask]:
-    """Kahn's order, a level at a time. Nodes of a circle, as equal times can make one, lose their edges."""
+    """Topological order by Kahn's algorithm, one level at a time. Cycles, as equal times can form, lose their edges."""
     edges = np.ones(len(graph.edge_node), np.bool_)
     edges &= graph.edge_source != graph.edge_node
     while True:
@@ -282,16 +282,16 @@ def _in_order(graph: WaitGraph, edges: Mask) -> list[Integers]:
 
 @dataclass(frozen=True)
 class ReplayedWaits:
-    """When each node is reached in each what-if (rows), and the end of each lane, in time since the launch began."""
+    """When each node is reached, and when each lane ends, per what-if (rows), in time since the launch began."""
 
     reached: Numbers
     lane_end: Numbers
 
 
 def replay(graph: WaitGraph, changes: Sequence[ShorterRanges], *, holds: bool = False) -> ReplayedWaits:
-    """Replay what-ifs; with `holds`, a wait whose release is not known does not end before it did.
+    """Replay what-ifs; with `holds`, a wait with an unknown release does not end before its recorded end.
 
-    A change of waits takes their releases from them.
+    A wait that a what-if shortens no longer depends on its release.
     """
     ranges, rows = graph.ranges, len(changes)
     levels, edges = graph.levels
@@ -317,7 +317,7 @@ def replay(graph: WaitGraph, changes: Sequence[ShorterRanges], *, holds: bool = 
     edge[asked[:, graph.edge_node]] = -np.inf
     order = np.argsort(graph.edge_node, kind="stable")
     first = np.searchsorted(graph.edge_node[order], np.arange(len(graph) + 1))
-    reached = np.zeros((rows, len(graph) + 1))  # the last column stands for no node
+    reached = np.zeros((rows, len(graph) + 1))  # the last column is for `NO_NODE`
     for level in levels:
         begin = reached[:, graph.before[level]] + work[:, level]
         end = np.maximum(begin + least[:, level], hold[:, level])
@@ -337,7 +337,7 @@ def replay(graph: WaitGraph, changes: Sequence[ShorterRanges], *, holds: bool = 
 
 
 def _work(graph: WaitGraph, removed: _Removed, node: Integers, lane: Integers, until: Integers) -> Numbers:
-    """The time from a node to a time on its lane, in each what-if; without a node from the launch's begin on."""
+    """The time from a node to `until` on its lane, in each what-if; without a node, from the launch's begin."""
     begin = graph.ranges.begin
     since = np.where(node >= 0, graph.end[np.maximum(node, 0)] if len(graph) else 0, begin[lane])
     before = np.where(node >= 0, 0, begin[lane])
@@ -347,7 +347,7 @@ def _work(graph: WaitGraph, removed: _Removed, node: Integers, lane: Integers, u
 
 
 class _Removed:
-    """What each what-if removes of the own time of ranges of the graph's blocks, up to a time on a lane."""
+    """The own time that each what-if removes from ranges of the replayed blocks, up to a time on a lane."""
 
     def __init__(self, graph: WaitGraph, changes: Sequence[ShorterRanges]) -> None:
         ranges = graph.ranges
@@ -356,7 +356,7 @@ class _Removed:
         self._steps = [self._of(ranges, one) for one in changes]
 
     def _of(self, ranges: LaunchRanges, change: ShorterRanges) -> tuple[Integers, Numbers, Numbers]:
-        """Keys of lane and time at which the rate of removing changes, what was removed till then, and the new rate."""
+        """Keys (lane and time) at which the rate of removal changes, the time removed until then, and the new rate."""
         mine = np.isin(ranges.name, list(change.names)) & self._replayed[ranges.lane]
         mine &= ~ranges.is_async & ~ranges.waits & (ranges.stop > ranges.start)
         inner = np.flatnonzero((ranges.parent >= 0) & (ranges.stop > ranges.start))
@@ -372,7 +372,7 @@ class _Removed:
         return keys, since, rate
 
     def until(self, lane: Integers, time: Integers) -> Numbers:
-        """A row for each what-if."""
+        """The time removed until `time` on each lane: a row per what-if."""
         key = lane * self._span + time
         found = np.zeros((len(self._steps), len(key)))
         for row, (keys, since, rate) in enumerate(self._steps):

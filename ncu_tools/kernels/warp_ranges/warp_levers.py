@@ -1,7 +1,7 @@
-"""What can be done inside a kernel: a function for each lever, which says when it applies and what it saves.
+"""Improvements inside a kernel: a function per lever, which decides if it applies and what it saves.
 
-What a lever is called and how its saving is worked out is in `warp_levers.toml`. Savings below its limit, and replays
-of launches whose waits are not explained, are not given.
+The words of a lever and its model are in `warp_levers.toml`. Levers below the least saving are left out, as are those
+by replay if too little of the waiting is explained.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ncu_tools.numbers.number_format import counted, percent
 
 @dataclass(frozen=True)
 class WarpLever:
-    """A lever that applies: its saving as shares of the launch, its evidence, and the words of its sentences."""
+    """A lever that applies: its saving as shares of the launch's time, its evidence, and words for its sentences."""
 
     lever: str
     saving: LaunchSaving
@@ -31,12 +31,12 @@ class WarpLever:
     words: dict[str, str]
 
     def said(self, key: str) -> str:
-        """A sentence of the lever: title, remedy, model, unknown or check."""
+        """One text of the lever: "title", "remedy", "model", "unknown" or "check"."""
         return str(_table()[self.lever][key]).format(**self.words)
 
 
 def warp_levers(found: InsideKernel) -> list[WarpLever]:
-    """The levers of a launch, the one that saves most first."""
+    """The levers of a launch, the largest likely saving first."""
     limits = _limits()
     levers = [
         one for make in LEVERS for one in make(found)
@@ -47,7 +47,7 @@ def warp_levers(found: InsideKernel) -> list[WarpLever]:
 
 
 def _deeper_pipeline(found: InsideKernel) -> Iterator[WarpLever]:
-    """A ring whose stages are all taken while those that they are copied for wait for copies."""
+    """More stages, if the producer waits for a free stage while the consumer waits for copies."""
     ranges = found.ranges
     for number, one in enumerate(found.releases):
         if one.order is not Order.IN_TURN or not one.depth:
@@ -79,7 +79,7 @@ def _with_depth(found: InsideKernel, number: int, depth: int) -> float:
 
 
 def _split_roles(found: InsideKernel) -> Iterator[WarpLever]:
-    """A role that works much more than others, which wait for it."""
+    """Divide the work of a role that works much more than others, which wait for it."""
     limits, busiest = _limits(), found.roles[0]
     work = {one.role: one.working * one.life for one in found.roles}
     even = sum(work[one.role] * one.warps for one in found.roles) / sum(one.warps for one in found.roles)
@@ -104,7 +104,7 @@ def _split_roles(found: InsideKernel) -> Iterator[WarpLever]:
 
 
 def _tile_tail(found: InsideKernel) -> Iterator[WarpLever]:
-    """SMs without a block at the end, since blocks or tiles do not divide by them."""
+    """A last wave in which SMs have no block, since blocks or tiles are unevenly spread over SMs."""
     sm = next((one for one in found.units if one.level == "SM"), None)
     if sm is None or sm.idle_end is None or sm.idle_end < _limits()["tail"]:
         return
@@ -122,7 +122,7 @@ def _tile_tail(found: InsideKernel) -> Iterator[WarpLever]:
 
 
 def _barrier_straggler(found: InsideKernel) -> Iterator[WarpLever]:
-    """A barrier where one role arrives last, round after round."""
+    """A barrier at which the same role arrives last in most rounds."""
     ranges = found.ranges
     for name in {one.wait for one in found.releases if one.order is Order.ARRIVAL}:
         rows = np.flatnonzero(ranges.name == name)
@@ -145,7 +145,7 @@ def _barrier_straggler(found: InsideKernel) -> Iterator[WarpLever]:
         block[round_of] = ranges.block_row[ranges.lane[rows]]
         most = _along_chains(found, np.bincount(block, late, len(ranges.first_block))) / max(ranges.duration, 1)
         times = kernel_times(found.graph, replay(found.graph, [NOTHING, ShorterRanges(frozenset({int(name)}), 0.0)]))
-        most = min(most, float(1 - times[1] / times[0]))  # who waits has nothing to do behind it that others wait for
+        most = min(most, float(1 - times[1] / times[0]))  # no more than a replay without waits at this barrier saves
         waited = sum(one.share for one in found.waits if one.range == ranges.names[name])
         yield WarpLever(
             "barrier-straggler", LaunchSaving(most / 2, 0.0, most),
@@ -156,13 +156,13 @@ def _barrier_straggler(found: InsideKernel) -> Iterator[WarpLever]:
 
 
 def _rounds(lane: Any) -> Any:
-    """The number of each barrier on its lane; rows are sorted by lane and time."""
+    """The index of each barrier wait on its lane; rows are sorted by lane and time."""
     first = np.flatnonzero(np.diff(lane, prepend=-1))
     return np.arange(len(lane)) - np.repeat(first, np.diff(np.append(first, len(lane))))
 
 
 def _along_chains(found: InsideKernel, per_block: Any) -> float:
-    """The largest sum of a time of blocks over those that follow one another on an SM."""
+    """The largest sum of `per_block` over blocks that follow one another on an SM."""
     ranges = found.ranges
     before, total = blocks_before(ranges), per_block.astype(np.float64)
     for one in np.argsort(ranges.block_begin, kind="stable").tolist():
@@ -172,7 +172,7 @@ def _along_chains(found: InsideKernel, per_block: Any) -> float:
 
 
 def _late_blocks(found: InsideKernel) -> Iterator[WarpLever]:
-    """First blocks that start later than others."""
+    """Blocks of the first wave that start later than others."""
     ranges = found.ranges
     if not ranges.is_aligned:
         return
@@ -201,9 +201,9 @@ LEVERS: tuple[Callable[[InsideKernel], Iterator[WarpLever]], ...] = (
     _deeper_pipeline, _split_roles, _tile_tail, _barrier_straggler, _late_blocks,
 )  # fmt: skip
 WITHOUT_REPLAY = frozenset({"tile-tail", "barrier-straggler", "late-blocks"})
-"""Levers that stand on recorded times alone."""
+"""Levers that use recorded times only, not a replay."""
 OF_ALL_BLOCKS = frozenset({"tile-tail", "late-blocks"})
-"""Levers that say nothing where most blocks are not in the trace."""
+"""Levers that need most blocks of the grid in the trace."""
 
 
 @cache

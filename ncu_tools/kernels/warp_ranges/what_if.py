@@ -1,8 +1,8 @@
-"""What the kernel gains if ranges were shorter: blocks replayed, and laid behind one another on their SMs again.
+"""What a kernel saves if ranges were shorter: blocks are replayed, and placed one after another on their SMs again.
 
-A saving is an interval. At least, waits whose release is not known end no earlier than they did; at most, every moment
-in which a block was in the range becomes shorter. Where every wait is explained, both are what the replay gives; where
-no range is a wait, the least is nothing.
+A saving is an interval. For its lower bound, waits with an unknown release end no earlier than recorded; for its upper
+bound, every moment in which a block was in the range becomes shorter. If every wait is explained, both equal the
+replay's result; if no range is a wait, the lower bound is 0.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ncu_tools.kernels.warp_ranges.launch_ranges import LaunchRanges, Numbers
 from ncu_tools.kernels.warp_ranges.wait_graph import ReplayedWaits, ShorterRanges, WaitGraph, replay
 
 EXPLAINED = 0.99
-"""From this share of explained waiting on, a replay is what a change brings, apart from what it changes elsewhere."""
+"""From this share of explained waiting on, the replay itself is the upper bound of a saving."""
 _FACTOR = re.compile(r"(.+)=(?:(\d+(?:\.\d+)?)x?|0)")
 
 
 @dataclass(frozen=True)
 class LaunchSaving:
-    """Shares of the launch's time that a change saves: likely, at least and at most."""
+    """The share of the launch's time that a change saves: likely, lower and upper bound."""
 
     likely: float
     low: float
@@ -35,14 +35,14 @@ class LaunchSaving:
 
 @dataclass(frozen=True)
 class AskedShorter:
-    """A what-if that the user typed, as typed, and what it saves."""
+    """A what-if as the user typed it, and its saving."""
 
     text: str
     saving: LaunchSaving
 
 
 def shorter_in(text: str, ranges: LaunchRanges) -> ShorterRanges:
-    """The change in a text as mma_issue=0.5x, wait*=0. Raises `WrongUsage` for an unknown range or another form."""
+    """Parse a what-if such as "mma_issue=0.5x" or "wait*=0". Raises `WrongUsage` for an unknown range or other form."""
     match = _FACTOR.fullmatch(text.strip())
     if match is None:
         raise WrongUsage(
@@ -58,7 +58,7 @@ def shorter_in(text: str, ranges: LaunchRanges) -> ShorterRanges:
 
 
 def savings(graph: WaitGraph, changes: Sequence[ShorterRanges]) -> list[LaunchSaving]:
-    """What each change saves of the launch."""
+    """The saving of each change."""
     ranges = graph.ranges
     likely, least = (replay(graph, [NOTHING, *changes], holds=holds) for holds in (False, True))
     whole = [kernel_times(graph, one) for one in (likely, least)]
@@ -74,13 +74,13 @@ def savings(graph: WaitGraph, changes: Sequence[ShorterRanges]) -> list[LaunchSa
 
 
 NOTHING = ShorterRanges(frozenset(), 1.0)
-"""The what-if in which nothing changes."""
+"""The what-if that changes nothing."""
 
 
 def kernel_times(graph: WaitGraph, replayed: ReplayedWaits) -> Numbers:
-    """The time of the launch in each what-if: blocks take their new times, each behind the one that made place for it.
+    """The time of the launch in each what-if: blocks take their new times, each after the block before it on its SM.
 
-    Blocks that are not in the graph take what those in it do in the mean.
+    Blocks that are not in the graph become shorter by the mean ratio of the others.
     """
     ranges = graph.ranges
     old = (ranges.block_end - ranges.block_begin).astype(np.float64)
@@ -102,9 +102,9 @@ def kernel_times(graph: WaitGraph, replayed: ReplayedWaits) -> Numbers:
 
 
 def blocks_before(ranges: LaunchRanges) -> Integers:
-    """The block whose end made place for each on its SM; -1 for those of the first wave.
+    """The block whose end freed the place of each block on its SM; -1 for blocks of the first wave.
 
-    Where SMs are not known, all blocks are taken as on one, which pairs ends and begins alike.
+    If SMs are unknown, all blocks are treated as on one SM, which pairs ends and begins alike.
     """
     sm = np.where(ranges.block_sm == MISSING, -1, ranges.block_sm)
     before = np.full(len(sm), -1)
@@ -125,7 +125,8 @@ def blocks_before(ranges: LaunchRanges) -> Integers:
 
 
 def _bound(ranges: LaunchRanges, change: ShorterRanges) -> float:
-    """The time in which a block is in the ranges at all, of the SM with most of it: no chain can save more."""
+    """The upper bound of a saving: the time in which blocks are in the ranges at all, on the SM with the longest such
+    chain."""
     mine = np.flatnonzero(np.isin(ranges.name, list(change.names)) & (ranges.length > 0))
     block = ranges.block_row[ranges.lane[mine]]
     span = ranges.duration + 1

@@ -1,7 +1,7 @@
-"""Bytes of DRAM that a kernel moved, by samples of the whole GPU: where a sample is nearly that kernel's alone.
+"""DRAM rates of single kernels, from samples of the whole GPU in which nearly only this kernel ran.
 
-A sample counts where operations ran for 80 % of its time, and one kernel had 95 % of that. What it moved per second is
-then the sampled share of the peak; no count, and of no other kernel.
+A sample counts if operations ran for 80 % of its time, and one kernel for 95 % of that. The kernel's rate is then the
+sampled share of the DRAM's peak: an estimate, not a count.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.source.spread.sampled_gpus import EVERYTHING, times_by_kernel
 
 COVERED, ALONE = 0.8, 0.95
-"""The least part of a sample in which operations ran, and the least part of that which is one kernel's."""
+"""Least share of a sample in which operations ran, and least share of that in which one kernel ran."""
 DRAM, DRAM_PARTS = "sampled_dram_pct", ("sampled_dram_read_pct", "sampled_dram_write_pct")
 
 
 class SampledBytes(NamedTuple):
-    """What a kernel moved per second of its time, and the number of samples that say so."""
+    """The DRAM bytes that a kernel moved per second of its time, and the number of samples used."""
 
     bytes_per_s: float
     samples: int
 
 
 def bytes_in(timeline: SampledTimeline) -> dict[str, SampledBytes]:
-    """The same with the peaks of the GPUs' DRAM that are known for the timeline's launches."""
+    """As `sampled_bytes`, with the DRAM peaks of the GPUs on which the timeline's launches ran."""
     table = timeline.operations
     if table is None or SAMPLED_GPU not in table.column_names:
         return {}
@@ -43,7 +43,7 @@ def bytes_in(timeline: SampledTimeline) -> dict[str, SampledBytes]:
 
 
 def sampled_bytes(timeline: SampledTimeline, peaks: Mapping[int, float]) -> dict[str, SampledBytes]:
-    """The kernels with at least five such samples, by name; `peaks` are B/s of DRAM by the number of the GPU."""
+    """The DRAM rates of kernels with at least `LEAST_PERIODS` samples, by name; `peaks` are DRAM B/s by GPU number."""
     found: dict[str, SampledBytes] = {}
     for gpu, samples in sorted(timeline.activity.gpus.items()):
         shares = dram_shares(samples)
@@ -66,7 +66,7 @@ def sampled_bytes(timeline: SampledTimeline, peaks: Mapping[int, float]) -> dict
 
 
 def dram_shares(samples: GpuSamples) -> Floats | None:
-    """The share of the peak of DRAM of each sample, reads and writes together; None where one of them is missing."""
+    """The share of DRAM's peak in each sample, reads and writes together; None if one of them was not sampled."""
     if DRAM in samples.values:
         return np.asarray(samples.values[DRAM] / 100, np.float64)
     parts = [samples.values[name] for name in DRAM_PARTS if name in samples.values]
