@@ -1,1 +1,1 @@
-"""Runs of one program over its commits: series of what was counted and timed, what changed when, and why."""
+"""A program's runs over its commits: series of counts and times per kernel, when each changed, and why."""

@@ -1,8 +1,8 @@
-"""Why a series changed: the code, the method, the machine, or noise; each with what was seen.
+"""Why a series changed: the code, the method, the machine, or noise; each with its evidence.
 
-code      counts of the kernel moved with it: instructions, FLOPs, bytes, registers, spills; or its name
-method    it was measured otherwise: other launches, grids, versions or settings
-machine   only the clock or the device is another one
+code      counts of the kernel changed with it: instructions, FLOPs, bytes, registers, spills; or its name
+method    it was measured differently: other launches, grids, versions or settings
+machine   only the clock or the device changed
 noise     none of these. Without counters nothing can be said of the code, and the evidence says so
 """
 
@@ -22,19 +22,19 @@ from ncu_tools.numbers.change import CLOCKS_ALIKE, signed
 from ncu_tools.numbers.number_format import FORMATS
 
 OF_MACHINE = ("GPU", "compute capability", "clock control", "machine", "host")
-"""Conditions of a run that say where it ran."""
+"""Conditions of a run that describe the machine."""
 OF_CODE_ALONE = ("registers", "spills", "shared_bytes", "local_accesses")
-"""Counts that other launches of the same code leave as they are."""
+"""Counts that depend on the code alone, not on how it is launched."""
 MOST_SHOWN = 4
 MANY_DIGITS = 1000
-"""A mean count from there on is shown without decimals."""
+"""Mean counts from this size on are shown without decimals."""
 
 
 @dataclass(frozen=True)
 class HistoryChange:
-    """A change: from run `run` on a quantity of a series is `after` in place of `before`, in its base unit.
+    """A change: from run `run` on, a quantity of a series is `after` instead of `before`, in its base unit.
 
-    `series` is `EVERY` for the median over all. A drift ends at run `end`. `evidence` are phrases.
+    `series` is `EVERY` for the median over all series. A drift ends at run `end`. `evidence` are phrases.
     """
 
     series: int
@@ -50,12 +50,12 @@ class HistoryChange:
 
     @property
     def change(self) -> float:
-        """(after - before) / before; infinite from nothing."""
+        """(after - before) / before; infinite if `before` is 0."""
         return (self.after - self.before) / self.before if self.before else float("inf")
 
     @property
     def growth_in_words(self) -> str:
-        """How much the value grew: "+20.0 %"."""
+        """The relative change, such as "+20.0 %"; "from nothing" if `before` is 0."""
         return signed(self.change) if self.before else "from nothing"
 
     @property
@@ -66,7 +66,7 @@ class HistoryChange:
 
 @dataclass(frozen=True)
 class _Signs:
-    """What speaks for a cause of a change, as phrases."""
+    """Evidence for each cause of a change, as phrases; `of_code_alone` if a change of the launch cannot explain it."""
 
     code: tuple[str, ...]
     method: tuple[str, ...]
@@ -75,9 +75,9 @@ class _Signs:
 
 
 def changes_of(history: History, asked: Mask | None = None) -> list[HistoryChange]:
-    """Every change of a history with its cause, in the order of runs, and of quantities within one.
+    """Every change of a history with its cause, ordered by run, then by quantity.
 
-    `asked` is true for the series that somebody looks at, as for `moves_in`.
+    `asked` is a mask of the series to look at, as for `moves_in`.
     """
     moves = moves_in(history, asked)
     judge = _Judge(history, moves)
@@ -102,7 +102,7 @@ class _Judge:
         self._cycles, self._times = history.values(CYCLES), history.values(TIME)
 
     def judged(self, found: FoundChange) -> HistoryChange:
-        """A change with its cause and evidence."""
+        """The change with its cause and the evidence."""
         shift = found.shift
         cause, evidence = self._cause(found)
         evidence = evidence or (_phrase(found.quantity, shift.before, shift.after),)
@@ -124,7 +124,7 @@ class _Judge:
             return CODE, (*signs.code, *signs.method)
         if signs.machine:
             return MACHINE, (*signs.machine, self._nothing(found.shift))
-        shift = found.shift  # no exact count: these say what caused them
+        shift = found.shift  # exact counts were assigned a cause above
         spreads = abs(math.log(shift.after / shift.before)) / shift.spread
         return NOISE, (self._nothing(shift), f"{spreads:.1f} times the spread of runs")
 
@@ -151,7 +151,7 @@ class _Judge:
         )
 
     def _same_work(self, found: FoundChange, moved: list[FoundChange]) -> bool:
-        """True if a launch does as many FLOPs as before, so that another grid is another way to do the same."""
+        """True if a launch does as many FLOPs as before, so that another grid is another way to do the same work."""
         there = self._known.get("flops")
         if there is None or found.shift.series == EVERY:
             return False
@@ -159,11 +159,11 @@ class _Judge:
         return bool(known) and "flops" not in [one.quantity for one in moved]
 
     def _runs(self, shift: Shift) -> range:
-        """The runs in which what caused a change may have happened."""
+        """The runs in which the cause of a change may lie."""
         return range(shift.begin, shift.end + 1)
 
     def _counts(self, found: FoundChange) -> list[FoundChange]:
-        """The counts of the series that changed with it, itself too if it is one."""
+        """The counts of the series that changed together with `found`; for `EVERY`, if most series have one."""
         shift = found.shift
         exact = self._moves.counts.get(shift.series, [])
         noisy = self._noisy_moves.get(shift.series, [])
@@ -180,12 +180,12 @@ class _Judge:
         return with_it
 
     def _may_be_off(self, shift: Shift, runs: range) -> bool:
-        """True for a noisy change near these runs that nothing exact places."""
+        """True for a noisy change near these runs whose place no exact change confirms."""
         marked = shift.begin in self._moves.marks.get(shift.series, ())
         return not marked and runs.start - NEAR <= shift.begin < runs.stop + NEAR
 
     def _conditions(self, shift: Shift, *, of_machine: bool) -> list[str]:
-        """The conditions of the run that are others than before."""
+        """The conditions that differ from the runs before, as phrases: of the machine, or all others."""
         return [
             f"{name}: {before} -> {after}"
             for run in self._runs(shift)
@@ -194,9 +194,9 @@ class _Judge:
         ]
 
     def _clock(self, found: FoundChange) -> list[str]:
-        """The SM clock before and after, if it is another one and explains the change.
+        """The SM clock before and after, as a phrase, if it changed and explains the change; else [].
 
-        A lower clock makes what the SMs bound take longer, and what DRAM bounds take fewer cycles.
+        A lower clock gives kernels bound by SMs a longer time, and kernels bound by DRAM fewer cycles.
         """
         if found.quantity not in (TIME, CYCLES):
             return []
@@ -208,7 +208,7 @@ class _Judge:
         return [f"SM clock {FORMATS['hz'](before)} -> {FORMATS['hz'](after)}"] if explains else []
 
     def _clock_at(self, series: int, run: int) -> float | None:
-        """The SM clock of a series in the run, or the last before it: cycles over time, or the median of the run."""
+        """The SM clock of a series in a run, or the last one before, in Hz: cycles / time, else the run's median."""
         for one in range(run, -1, -1):
             if series != EVERY:
                 cycles, time = float(self._cycles[one, series]), float(self._times[one, series])
@@ -220,7 +220,7 @@ class _Judge:
         return None
 
     def _nothing(self, shift: Shift) -> str:
-        """The phrase on counts that are as before, or that there are none."""
+        """The phrase which says that counts are unchanged, or that there are none."""
         known = [
             quantities()[name].title
             for name, there in self._known.items()
@@ -240,7 +240,7 @@ def _phrase(quantity: str, before: float, after: float) -> str:
 
 
 def _rounded(value: float) -> float:
-    """A value without the last digits, which logarithms and means of sums do not keep."""
+    """A value rounded to 12 digits: logarithms and means of sums do not keep more."""
     return float(f"{value:.12g}")
 
 

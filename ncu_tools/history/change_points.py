@@ -1,15 +1,14 @@
-"""Where a series of runs changed its level: noisy values by two-sample tests at every split, counts by their steps.
+"""Change points of series over runs: noisy values by two-sample tests at every split, exact counts by their steps.
 
 The test is the changepoint model of Hawkins, Qiu and Kang (Journal of Quality Technology 35, 2003, p. 355): after each
-run, the last 2, 3, ... runs are held against all those before them since the last change, by Student's t, and the
-largest of these decides. So a step is found after a few runs and a slow drift when it has added up, since a run is
-never held against the one before it. One run alone decides nothing. Values are clipped to a few spreads around the
-level so far (Winsorized, as Hawkins does for CUSUMs, Communications in Statistics 22, 1993, p. 2853), so that a wild
-run moves neither level nor spread. Times are not normal, so that what the test finds has to hold at the same odds by a
-permutation test too (Pitman; counted as Streitberg and Roehmel do, Computational Statistics Quarterly 12, 1986, p. 23):
-of all choices of so many runs, as few lie as far off as the last ones. That is exact whatever the distribution.
-
-Values are logarithms: changes are relative. All series are tested at once, run by run.
+run, the last 2, 3, ... runs are compared with all earlier ones since the last change by Student's t, and the largest t
+decides. So a step is found after a few runs, and a slow drift once it has added up, since a run is never compared with
+its predecessor alone. A single run decides nothing. Values are clipped to a few spreads around the level so far
+(Winsorized, as Hawkins does for CUSUMs, Communications in Statistics 22, 1993, p. 2853), so that an outlier moves
+neither level nor spread. Times are not normal, so a permutation test must confirm each finding at the same odds
+(Pitman; counted as by Streitberg and Roehmel, Computational Statistics Quarterly 12, 1986, p. 23): among all choices of
+as many runs, few deviate as much as the last ones. It is exact whatever the distribution. Values are logarithms, so
+changes are relative. All series are tested at once, run by run.
 """
 
 from __future__ import annotations
@@ -28,46 +27,46 @@ Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
 
 LIMIT, UNLIKELY, LIKELY_STEPS = 3.42, 0.8, (1.2, 1.95)
-"""Normal deviates at which one series has changed, and what is added at lengths that steps of so many spreads do not
-need: simulated, about one false alarm in 1,000 runs of ten distributions (`python -m benchmarks.history
+"""Normal deviates at which one series has changed, and the addition at lengths that steps of `LIKELY_STEPS` spreads do
+not need: by simulation, about one false alarm in 1,000 runs of ten distributions (`python -m benchmarks.history
 --simulated`)."""
 EARLY, EARLIER = 40, 0.25
-"""Runs since the last change up to which the limit is so much lower: a short time, in which a level is known too badly
-to find a step of two spreads soon."""
+"""For this many runs after a change, the limit is lowered by `EARLIER`: the level is not known well enough yet to find
+a step of two spreads soon."""
 LENGTHS = np.array([2, 3, 4, 5, 6, 8, 11, 15, 20])
-"""How many of the last runs are held against those before. One run alone decides nothing."""
+"""Numbers of last runs that are compared with those before. A single run decides nothing."""
 FEWEST_AFTER, WINDOW = int(LENGTHS[0]), int(LENGTHS[-1])
 WILD, WILD_OF_FEW = 3.5, 5.0
-"""Spreads around the level at which a value is clipped, and while a series has few runs, which else never add up. One
-run clipped at 5 spreads is 3.5 deviates from any number of others: below the limit of two runs."""
+"""Spreads around the level at which a value is clipped; the second while a series has few runs, whose deviations would
+otherwise never add up. One run clipped at 5 spreads is 3.5 deviates from any number of others: below that of two."""
 FEWEST_APART = 3
-"""Runs on both sides that suffice where the sides do not overlap, since permutations of few runs are few. One more
-before for every factor of ten in the number of series, and one more after for every factor of four: a value that comes
-now and then seldom comes so often in a row in any of them."""
+"""Runs on both sides that suffice if the sides do not overlap, since few runs have few permutations. One more is needed
+before the change per factor of ten in the number of series, and one more after it per factor of four: an occasional
+outlier is unlikely to occur that often in a row in any of them."""
 MOST_COMPARED, REACH, SCORES = 60, 5.0, 40
-"""Runs before a change that are permuted, the median deviations at which their values are clipped for it, 3.4 spreads,
-and the steps that they are rounded to."""
+"""For the permutation test: most runs before a change, the clipping of values in median absolute deviations (3.4
+spreads), and the number of steps to which they are rounded."""
 FEW, FREEDOM_OF_OTHERS = 6, 4.0
-"""With fewer runs, the spread is taken together with that of other series, which weighs as much as so many runs
+"""With fewer runs, a series' spread is pooled with that of other series, which gets this many degrees of freedom
 (moderated variances: Smyth, Statistical Applications in Genetics 3, 2004, article 3)."""
 MARKED_LIMIT = 3.0
-"""Normal deviates at a run where something else is known to have changed, which is one test and not a search."""
+"""Limit in normal deviates at a run where something else is known to have changed: one test, not a search."""
 OFTEN, LEAST_STEPS = 1 / 3, 4
-"""A count that differs between more of its runs than this, of at least so many steps, may be noisy."""
+"""A count that changes in more than this share of at least so many steps may be noisy."""
 SMALL_SPAN, TRAVEL = 0.02, 2.5
-"""Such a count is noisy if all its values are within this share, or go to and fro: their steps add up to more than this
-many times the span of the values. Of random values with a spread of 5 % (simulated), 86 % of five runs, 33 % of eight,
+"""Such a count is noisy if all values lie within this relative span, or go up and down: its steps add up to more than
+`TRAVEL` times the span. Of random values with a spread of 5 % (simulated), 86 % of series of five runs, 33 % of eight,
 11 % of ten and 0.1 % of fifteen stay below that, and are taken as exact."""
 SMALLEST_SPREAD = 1e-9
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Series `series` has another level from run `begin` on.
+    """A series has another level from run `begin` on.
 
-    `before` and `after` are medians of the runs on both sides, `spread` is the relative deviation of a run before, 0
-    for counts that are exact. A `drift` goes from the one level to the other between `begin` and `end`; else both are
-    the same run.
+    `before` and `after` are medians of the runs on both sides; `spread` is the relative deviation of a run before, 0
+    for exact counts. A `drift` goes from one level to the other between `begin` and `end`; otherwise both are the same
+    run.
     """
 
     series: int
@@ -80,16 +79,15 @@ class Shift:
 
 
 def limit_for(series: float) -> float:
-    """The limit, in normal deviates, at which one of so many series has changed (Bonferroni).
+    """The limit in normal deviates at which one of `series` series has changed (Bonferroni).
 
-    However many are watched, one of them alarms without a change as rarely as one series alone.
+    With any number of series, the rate of false alarms of all together is that of a single one.
     """
     return -NormalDist().inv_cdf(NormalDist().cdf(-LIMIT) / series)
 
 
 def _limits_for(watched: Floats) -> Floats:
-    """The limit of each series at each of `LENGTHS`, shape (lengths, series): the least where `LIKELY_STEPS` reach it
-    if the level before is known."""
+    """The limit of each series at each of `LENGTHS`, shape (lengths, series); lower where `LIKELY_STEPS` reach it."""
     limit, (smallest, largest) = np.array([limit_for(series) for series in watched.tolist()]), LIKELY_STEPS
     lengths = LENGTHS[:, None]
     likely = ((limit / largest) ** 2 < lengths) & ((limit / smallest) ** 2 > lengths)
@@ -105,10 +103,10 @@ def normal_deviates(t: Floats, freedom: Floats) -> Floats:
 
 
 def are_noisy(values: Floats, tolerance: float) -> Mask:
-    """Which series of counts (columns of `values`, shape (runs, series)) vary without a change.
+    """Mask of the counts (columns of `values`, shape (runs, series)) that vary without a change.
 
-    They differ between too many of their runs to be exact, by little or to and fro: a program that is changed in every
-    run has other counts in each, too.
+    They change too often to be exact, and by little, or up and down: a program that is modified in every run also has
+    other counts in each.
     """
     steps, changed = _steps(values, tolerance)
     often = (steps >= LEAST_STEPS) & (changed > OFTEN * steps)
@@ -138,7 +136,7 @@ def last_known(values: Floats) -> Floats:
 
 
 def shifts_of_counts(values: Floats, tolerance: float) -> list[Shift]:
-    """Every step of exact counts, shape (runs, series); missing values are no change."""
+    """Every step of exact counts, shape (runs, series); a missing value is no step."""
     before = last_known(values)[:-1]
     places = np.argwhere(_differ(before, values[1:], tolerance))
     return [
@@ -151,8 +149,7 @@ def shifts_of_counts(values: Floats, tolerance: float) -> list[Shift]:
 
 
 class _Levels:
-    """Running sums of clipped logarithms of every series since its last change, as they were after each of the last
-    runs."""
+    """Running sums of the clipped logarithms of every series since its last change, after each of the last runs."""
 
     def __init__(self, of_others: Floats, floor: Floats) -> None:
         count = len(floor)
@@ -162,23 +159,23 @@ class _Levels:
         self.ring = np.zeros((3, WINDOW + 1, count))
         self.begun = np.zeros(count, np.int64)
         self.wild = np.zeros(count, np.int64)
-        """How many of the last values in a row are where the first of them was clipped, negative on the lower side."""
+        """Number of last values in a row that would have been clipped on one side, negative for the lower one."""
         self.clipped_from = np.zeros((2, count))
-        """The level and the reach at the first of them."""
+        """The level and the clipping distance at the first of them."""
 
     def levels(self) -> tuple[Floats, Floats, Floats]:
-        """Of each series the number of runs, their level, and the deviation of a run around it."""
+        """Per series the number of runs, their level, and the standard deviation of a run."""
         number, level, around = _moments(*self.sums)
         return number, level, self._pooled(number, number - 1, around)[0]
 
     def _pooled(self, number: Floats, freedom: Floats, around: Floats) -> tuple[Floats, Floats]:
-        """The spread by the squares around levels, and its degrees of freedom, with those of others."""
+        """The standard deviation from sums of squares, pooled with other series, and its degrees of freedom."""
         of_others = np.where(number < FEW, FREEDOM_OF_OTHERS, 0.0)
         variance = (of_others * self.of_others**2 + around) / (of_others + freedom)
         return np.maximum(np.sqrt(variance), self.floor), of_others + freedom
 
     def add(self, run: int, values: Floats) -> None:
-        """Add a run's logarithms, NaN where a series has none."""
+        """Add a run's logarithms; NaN for series without a value."""
         number, level, spread = self.levels()
         known, there = ~np.isnan(values), number > 0
         reach = np.where(number < FEW, WILD_OF_FEW, WILD) * spread
@@ -196,7 +193,7 @@ class _Levels:
         self.wild = np.where(np.isnan(value), self.wild, wild)
 
     def restart(self, series: int, begin: int, values: Floats) -> None:
-        """Begin a series anew at run `begin`, with its logarithms from there on."""
+        """Restart a series at run `begin`, with its logarithms from there on."""
         spread = float(self.levels()[2][series])
         level = np.median(values[~np.isnan(values)])
         self.of_others[series], self.begun[series], self.wild[series] = spread, begin, 0
@@ -208,7 +205,7 @@ class _Levels:
         self.sums[:, series] = sums[:, -1]
 
     def deviates(self, run: int) -> Floats:
-        """The deviates of the last runs from those before, shape (lengths, series); 0 where there are none."""
+        """Normal deviates between the last runs and those before, shape (lengths, series); 0 without such runs."""
         past = self.ring[:, (run + 1 - LENGTHS) % self.ring.shape[1]]
         with np.errstate(divide="ignore", invalid="ignore"):
             numbers, means, around = zip(*(_moments(*part) for part in (past, self.sums[:, None] - past)), strict=True)
@@ -225,10 +222,10 @@ def _moments(number: Floats, total: Floats, squares: Floats) -> tuple[Floats, Fl
 
 
 def first_alarms(logs: Floats, of_others: Floats, floor: Floats, watched: Floats) -> list[tuple[int, int, int]]:
-    """(series, begin, found) of every alarm, as it comes while runs are added: shape (runs, series), logarithms.
+    """(series, begin, found) of each alarm, in the order in which added runs raise them; `logs` are (runs, series).
 
-    Of each series: `of_others` is the spread that is believed while it has few runs, `floor` the least spread,
-    `watched` as one of how many it is watched.
+    Per series: `of_others` is the assumed spread while it has few runs, `floor` the smallest spread, `watched` the
+    number of series for which its test is corrected.
     """
     levels, limits = _Levels(of_others, floor), _limits_for(watched)
     too_many = np.array([_fewest_apart(one)[1] for one in watched.tolist()])
@@ -250,8 +247,8 @@ def first_alarms(logs: Floats, of_others: Floats, floor: Floats, watched: Floats
 
 
 def _begin(beyond: Floats, logs: Floats, limit: Floats, watched: float) -> int | None:
-    """Where a series changed, as an index into its logarithms: where it is furthest beyond the limit of a length and
-    permutations bear that out; or None."""
+    """Index into a series' logarithms at which it changed: at the length furthest beyond its limit that permutations
+    confirm; None if there is none."""
     for place in np.argsort(-beyond, kind="stable").tolist():
         begin = len(logs) - int(LENGTHS[place])
         if beyond[place] <= 0:
@@ -262,26 +259,26 @@ def _begin(beyond: Floats, logs: Floats, limit: Floats, watched: float) -> int |
 
 
 def _begin_of_wild(logs: Floats, last: int, watched: float) -> int | None:
-    """Where the last logarithms, so many, begin that are all wild on one side, if they are apart from all before.
+    """Index at which the last `last` logarithms begin, all clipped on one side, if they overlap with no earlier one.
 
-    Clipped values move the level little and the spread much, so that a step of many spreads is beyond the limit late.
+    Clipped values move the level little and the spread much, so a step of many spreads would exceed the limit late.
     """
     begin = int(np.flatnonzero(~np.isnan(logs))[-last])
     return begin if _are_apart(logs[:begin], logs[begin:], watched) else None
 
 
 def _fewest_apart(watched: float) -> tuple[float, float]:
-    """How many runs before and after a change suffice where the sides do not overlap."""
+    """The fewest runs before and after a change that suffice if the sides do not overlap."""
     return FEWEST_APART + math.log(watched, 10), FEWEST_APART + math.log(watched, 4)
 
 
 def runs_needed(series: int) -> int:
-    """From how many runs on the largest change of one of so many series is found by its values alone."""
+    """The fewest runs in which a change, however large, can be found by values alone if so many series are watched."""
     return sum(map(math.ceil, _fewest_apart(max(series, 1))))
 
 
 def _are_apart(before: Floats, after: Floats, watched: float) -> bool:
-    """True if enough runs are on both sides of a change, and the sides do not overlap."""
+    """True if there are enough runs on both sides of a change, and the sides do not overlap."""
     before, after = before[~np.isnan(before)], after[~np.isnan(after)]
     fewest = _fewest_apart(watched)
     if len(before) < fewest[0] or len(after) < fewest[1]:
@@ -290,7 +287,7 @@ def _are_apart(before: Floats, after: Floats, watched: float) -> bool:
 
 
 def differ(before: Floats, after: Floats, limit: float, watched: float = 1) -> bool:
-    """True if runs differ from those before by so many normal deviates, by permutations, or do not overlap at all."""
+    """True if the runs differ from those before by `limit` normal deviates in a permutation test, or do not overlap."""
     before, after = before[~np.isnan(before)][-MOST_COMPARED:], after[~np.isnan(after)]
     if _are_apart(before, after, watched):
         return True
@@ -299,9 +296,9 @@ def differ(before: Floats, after: Floats, limit: float, watched: float = 1) -> b
 
 
 def chance(before: Floats, after: Floats) -> float:
-    """The share of all choices of so many of the runs whose mean is as far off as that of `after`, on its side.
+    """P-value of a one-sided permutation test: the share of choices of as many runs whose mean deviates like `after`'s.
 
-    Values are clipped around the median of all and rounded to `SCORES` steps, which leaves the share exact.
+    Values are clipped around the common median and rounded to `SCORES` steps, which leaves the share exact.
     """
     every = np.concatenate([before, after])
     off = every - np.median(every)
@@ -310,7 +307,7 @@ def chance(before: Floats, after: Floats) -> float:
     off = off if off[len(before) :].mean() < off[: len(before)].mean() else -off
     scores = np.rint((off - off.min()) / max(np.ptp(off), SMALLEST_SPREAD) * SCORES).astype(np.int64)
     most = int(scores[len(before) :].sum())
-    ways = np.zeros((len(after) + 1, most + 1))  # choices of so many runs whose scores are so much in all
+    ways = np.zeros((len(after) + 1, most + 1))  # ways[n, s]: number of choices of n runs whose scores add up to s
     ways[0, 0] = 1.0
     for score in scores[scores <= most].tolist():
         ways[1:, score:] += ways[:-1, : most + 1 - score]
@@ -318,9 +315,9 @@ def chance(before: Floats, after: Floats) -> float:
 
 
 def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, watched: Floats) -> list[Shift]:
-    """The changes of noisy values, shape (runs, series), positive; each placed where all runs together say it began.
+    """The changes of positive noisy values, shape (runs, series), each placed where all runs together show its begin.
 
-    Changes of one series that follow each other in one direction, within `WINDOW` runs, are one drift.
+    Changes of a series in one direction, within `WINDOW` runs of each other, are one drift.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(values > 0, np.log(values), np.nan)
@@ -335,7 +332,7 @@ def shifts_of_values(values: Floats, of_others: Floats, floor: Floats, watched: 
 
 
 def _placed(series: int, logs: Floats, alarms: Sequence[int], floor: float, limit: float) -> list[Shift]:
-    """The shifts of one series, by the runs at which its alarms say that it changed."""
+    """The shifts of one series, from the runs at which alarms place its changes."""
     alarms = list(alarms)
     while alarms:
         bounds = [0, *alarms, len(logs)]
@@ -347,7 +344,7 @@ def _placed(series: int, logs: Floats, alarms: Sequence[int], floor: float, limi
             break
         del alarms[apart.index(min(apart))]  # two alarms for one change
     shifts: list[Shift] = []
-    jumped = False  # by a step that no drift explains
+    jumped = False  # the last shift is a step that no drift explains
     for low, begin, high in zip(bounds[:-2], bounds[1:-1], bounds[2:], strict=True) if alarms else ():
         before, after = _level(logs[low:begin]), _level(logs[begin:high])
         start = max(low, begin - 2 * WINDOW)
@@ -368,7 +365,7 @@ def _placed(series: int, logs: Floats, alarms: Sequence[int], floor: float, limi
 
 
 def _apart(before: Floats, after: Floats, floor: float) -> float:
-    """By how many standard errors the levels of two parts differ, by the spread of the longer one."""
+    """The difference of two parts' levels in standard errors, from the spread of the longer part."""
     sizes = [int((~np.isnan(part)).sum()) for part in (before, after)]
     if not min(sizes):
         return 0.0
@@ -380,13 +377,13 @@ def _apart(before: Floats, after: Floats, floor: float) -> float:
 
 
 def _jumps(logs: Floats, begin: int, spread: float) -> bool:
-    """True if runs on both sides of a change are so far apart that no drift takes them there."""
+    """True if the runs next to a change differ too much for a drift."""
     before, after = _level(logs[max(begin - NEAREST, 0) : begin]), _level(logs[begin : begin + NEAREST])
     return abs(after - before) > A_JUMP * max(spread, SMALLEST_SPREAD)
 
 
 def _split(logs: Floats, low: int, high: int, likely: int) -> int:
-    """The split of runs low to high - 1 into two levels with the least absolute deviations; near the `likely` one."""
+    """The split of runs low to high - 1 into two levels with the smallest absolute deviations; near `likely`."""
     places = range(max(low + 1, likely - WINDOW), min(high, likely + WINDOW))
     lost = {place: _deviations(logs[low:place]) + _deviations(logs[place:high]) for place in places}
     return min(lost, key=lambda place: (lost[place], abs(place - likely)), default=likely)
@@ -404,9 +401,9 @@ def _level(values: Floats) -> float:
 
 
 def spread_of(logs: Floats, floor: float = 0.0) -> float:
-    """The deviation of a run from its level: 1.4826 times the median absolute deviation of the last runs.
+    """The standard deviation of runs around their level: 1.4826 times the median absolute deviation of the last runs.
 
-    Of fewer than three runs the `floor`.
+    For fewer than three runs, the `floor`.
     """
     known = logs[~np.isnan(logs)][-WINDOW:]
     if len(known) < 3:
@@ -415,15 +412,15 @@ def spread_of(logs: Floats, floor: float = 0.0) -> float:
 
 
 NEAREST, A_JUMP = 3, 6.0
-"""How many runs on each side of a change tell a step from a drift, and by how many spreads they differ at a step."""
+"""Runs on each side of a change that tell a step from a drift, and the fewest spreads of a step between them."""
 SHORTEST_RAMP, BETTER = 5, 0.8
-"""A drift takes at least so many runs, and leaves less than this share of the squares that a step leaves."""
+"""Fewest runs of a drift, and the largest ratio of its squared residuals to those of a step."""
 
 
 def ramp_in(logs: Floats) -> tuple[int, int] | None:
-    """Where a drift begins and ends, as indices into `logs`; None where a step fits as well.
+    """First and last run of a drift, as indices into `logs`; None if a step fits as well.
 
-    The drift is level, then straight, then level. Its squared residuals are held against those of the best step.
+    A drift is level, then linear, then level. Its squared residuals are compared with those of the best step.
     """
     known = np.flatnonzero(~np.isnan(logs))
     values, count = logs[known], len(known)
@@ -443,7 +440,7 @@ def ramp_in(logs: Floats) -> tuple[int, int] | None:
 
 
 def _residuals(shapes: Floats, values: Floats) -> Floats:
-    """What least squares of `values` on a constant and each row of `shapes` leave."""
+    """The squared residuals of least-squares fits of `values` to a constant and each row of `shapes`."""
     shapes, values = shapes - shapes.mean(axis=1, keepdims=True), values - values.mean()
     squares = (shapes**2).sum(axis=1)
     return np.asarray((values**2).sum() - (shapes @ values) ** 2 / squares)

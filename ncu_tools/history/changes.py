@@ -1,4 +1,4 @@
-"""What changed in a history, run by run: counts first, then cycles, then time; and the change that all share."""
+"""Find all changes in a history: counts first, then cycles, then time, and a change common to all series."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from ncu_tools.history.run_summary import VARIANCE, RunFacts
 from ncu_tools.history.series import EVERY, KERNEL, SHAPES, History
 
 SPREAD_OF_RUNS = 0.02
-"""What the times of two runs are taken to differ by where nothing says it: too few runs and series."""
+"""The assumed relative spread between runs, if there are too few runs and series to measure it."""
 JITTER_NS = 80.0
-"""What two launches of a short kernel differ by, as a standard deviation: half of `compare`'s 160 ns."""
+"""Standard deviation of the difference between two launches of a short kernel: half of `compare`'s 160 ns."""
 LEAST_DIFFERENCES = 10
-"""Run-to-run differences that it takes to say what runs of a history differ by."""
+"""Fewest run-to-run differences from which the spread between runs is measured."""
 RUNS_LOOKED_AT = 200
 NEAR = 2
-"""Runs by which the place of a noisy change may be off; nearer ones are one change."""
+"""Largest error of a noisy change's place, in runs; changes nearer to each other are one change."""
 MANY = 10
-"""Series that it takes to speak of all."""
+"""Fewest series for a statement on all series."""
 COMMON_LEAST = 0.01
-"""Least common change of all series that is shown in a history of few runs."""
+"""Smallest common change of all series that is shown in a history of few runs."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class FoundChange:
 
 @dataclass
 class Moves:
-    """All that moved in a history: shifts by quantity, and the runs from which on a condition is another one."""
+    """All changes in a history: shifts of quantities, changes of conditions, and other mixes of launches."""
 
     found: list[FoundChange] = field(default_factory=list)
     conditions: dict[int, dict[str, tuple[str, str]]] = field(default_factory=dict)
-    """Run -> condition -> before, after; compared with the last run that knew it."""
+    """Run -> condition -> (before, after), compared with the last run in which the condition is known."""
     mixes: set[tuple[int, int]] = field(default_factory=set)
-    """(series, run) from which on launches have other grids, blocks or ranges."""
+    """(series, run) for each run from which on a series has launches of other grids, blocks or ranges."""
     counts: dict[int, list[FoundChange]] = field(default_factory=dict)
     """Series -> the changes of its exact counts."""
     marks: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -66,8 +66,7 @@ class Moves:
 def moves_in(history: History, asked: Mask | None = None) -> Moves:
     """Every change of a history, without causes, in the order of the quantities.
 
-    `asked` is true for the series that somebody looks at, None for all: the fewer, the sooner a change of theirs is
-    found.
+    `asked` is a mask of the series to look at, None for all: among fewer series, a change is found in fewer runs.
     """
     asked = np.ones(len(history.names), np.bool_) if asked is None else asked
     moves = Moves(conditions=_other_conditions(history.facts))
@@ -78,7 +77,7 @@ def moves_in(history: History, asked: Mask | None = None) -> Moves:
             continue
         values = history.values(quantity.name)
         is_noisy = np.full(values.shape[1], not quantity.exact)
-        if quantity.exact and not quantity.is_of_a_launch:  # registers do not depend on data, however often they move
+        if quantity.exact and not quantity.is_of_a_launch:  # registers do not depend on data, however often they change
             is_noisy = are_noisy(values, quantity.tolerance)
         for shift in shifts_of_counts(np.where(is_noisy, np.nan, values), quantity.tolerance):
             found = FoundChange(quantity.name, shift)
@@ -114,7 +113,7 @@ def _other_conditions(facts: list[RunFacts]) -> dict[int, dict[str, tuple[str, s
 def _noisy_shifts(
     history: History, quantity: WatchedQuantity, values: Floats, moves: Moves, asked: Mask
 ) -> list[Shift]:
-    """The changes of a noisy quantity: those that tests find, and those at runs where something else changed."""
+    """The changes of a noisy quantity: those found by tests, and those at runs where something exact changed."""
     floor = _floors(history, quantity, values)
     of_others = np.maximum(_spread_of_others(values), _within_runs(history, quantity, values))
     watched = _watched_as(history, asked & (~np.isnan(values)).any(axis=0))
@@ -143,10 +142,10 @@ def _noisy_shifts(
 
 
 def _watched_as(history: History, asked: Mask) -> Floats:
-    """As one of how many each series is watched: half of the alarms that are allowed without a change are shared out
-    evenly among those asked for, half by time, so that a change of a hot kernel is found sooner.
+    """Per series, the number of series for which its test is corrected (weighted Bonferroni); low for hot kernels.
 
-    Weighted Bonferroni: Genovese, Roeder and Wasserman, Biometrika 93, 2006, p. 509.
+    Half of the permitted false alarms is shared evenly among the `asked` series, half by their time, so that a change
+    of a hot kernel is found sooner. Source: Genovese, Roeder and Wasserman, Biometrika 93, 2006, p. 509.
     """
     times = history.values(TIME)
     if history.noun == KERNEL:
@@ -158,7 +157,7 @@ def _watched_as(history: History, asked: Mask) -> Floats:
 
 
 def _floors(history: History, quantity: WatchedQuantity, values: Floats) -> Floats:
-    """The least relative spread of each series: that of the quantity, and of times what a clock's ticks say."""
+    """The smallest relative spread of each series: that of the quantity; for times also the jitter of short kernels."""
     floor = np.full(values.shape[1], quantity.floor)
     if quantity.name != TIME:
         return floor
@@ -169,14 +168,14 @@ def _floors(history: History, quantity: WatchedQuantity, values: Floats) -> Floa
 
 
 def _middle(values: Floats) -> Floats:
-    """The median of each series over its last runs; NaN where it has none there."""
+    """The median of each series over the last `RUNS_LOOKED_AT` runs; NaN if it is in none of them."""
     last = values[-RUNS_LOOKED_AT:]
     with np.errstate(all="ignore"):
         return np.array([np.median(one[~np.isnan(one)]) if (~np.isnan(one)).any() else np.nan for one in last.T])
 
 
 def _spread_of_others(values: Floats) -> float:
-    """What two runs of this history differ by, over all series: from differences of logarithms, whose steps are few."""
+    """The relative spread between runs over all series, from differences of logarithms, in which steps are rare."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.diff(np.log(values[-RUNS_LOOKED_AT:]), axis=0)
     steps = steps[np.isfinite(steps)]
@@ -186,7 +185,7 @@ def _spread_of_others(values: Floats) -> float:
 
 
 def _within_runs(history: History, quantity: WatchedQuantity, values: Floats) -> Floats:
-    """The relative error of a run's mean time by the scatter of its launches; 0 where that is not known."""
+    """The relative error of a run's mean time, from the scatter of its launches; 0 if unknown."""
     if quantity.name != TIME:
         return np.zeros(values.shape[1])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -205,7 +204,7 @@ def _marks(moves: Moves, count: int) -> dict[int, tuple[int, ...]]:
 
 
 def _at_mark(shift: Shift, marks: tuple[int, ...]) -> Shift:
-    """The shift, placed at the mark next to it if one is near: what is exact says better where it began."""
+    """The shift moved to a mark nearby, if there is one: an exact change shows better where it began."""
     near = [run for run in marks if abs(run - shift.begin) <= NEAR]
     if not near or shift.drift:
         return shift
@@ -214,9 +213,9 @@ def _at_mark(shift: Shift, marks: tuple[int, ...]) -> Shift:
 
 
 def _tested(values: Floats, series: int, bounds: tuple[int, int, int], of_others: float) -> Shift | None:
-    """The shift of a series at a run where something else changed, if its level moved beyond the spread.
+    """The shift of a series at a run where something exact changed, if its level moved beyond the spread; else None.
 
-    One test where to look is known; one run after it suffices.
+    This is one test at a known place, so one run after it suffices.
     """
     low, run, high = bounds
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -235,10 +234,10 @@ def _tested(values: Floats, series: int, bounds: tuple[int, int, int], of_others
 
 
 def common_shifts(times: Floats) -> list[Shift]:
-    """The changes of the median over series, of runs that many series have in common with others.
+    """The changes of the median over all series, for runs that share at least `MANY` series with others.
 
-    The index of each run (`_common_index`) is judged as any noisy series. Of few runs, a median that is beyond its own
-    error over the series is a change.
+    The index of each run (`_common_index`) is tested like any noisy series. With few runs, an index that changes by
+    more than its own error is a change.
     """
     index, error = _common_index(times)
     if not (error > 0).any():
@@ -257,11 +256,11 @@ def common_shifts(times: Floats) -> list[Shift]:
 
 
 def _common_index(times: Floats) -> tuple[Floats, Floats]:
-    """The median log ratio of each run's times to what they were, and its standard error; 0 where too few are known.
+    """Per run, the median over series of log(time / usual time), and its standard error; 0 if too few are known.
 
-    What they were is the median of each series: a sum of changes from run to run would wander off by itself, as a
-    random walk. Of few runs it is that sum, since a median of few is of one side of a change. The error is that of a
-    median of normal values, 1.2533 times that of their mean, with a spread by the median absolute deviation.
+    The usual time is the median of each series: a sum of run-to-run changes would drift like a random walk. With few
+    runs it is that sum, since the median of few runs may lie on one side of a change. The error is that of a median of
+    normal values, 1.2533 times that of their mean, with a spread from the median absolute deviation.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(times > 0, np.log(times), np.nan)
@@ -290,7 +289,7 @@ def _levels(logs: Floats) -> Floats:
 
 
 def _in_ns(shift: Shift, times: Floats) -> Shift:
-    """The shift of the index as the median time before it, and what that became."""
+    """The shift of the index, in ns: from the median time of the run before it."""
     before = times[: shift.begin]
     last = next((row[~np.isnan(row)] for row in before[::-1] if (~np.isnan(row)).any()), np.array([1.0]))
     level = float(np.median(last))

@@ -1,7 +1,7 @@
-"""What gates hold a history to: its newest run against a window of those before, or the last runs against the first.
+"""The subjects of gates on a history: the newest run against a window before it, or the last runs against the first.
 
-Runs on another device than the newest say nothing of it, nor do sums of runs that did other work: the window is made of
-the others. Where there is none left, or the clock decides, the gate cannot tell.
+Runs on another device than the newest one are left out, and for sums also runs that did other work. If none is left, or
+the outcome depends on the clock, the gate is not evaluated.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from ncu_tools.numbers.number_format import counted, plural
 from ncu_tools.numbers.statistics import CONFIDENCE, student_quantile
 
 LAST = 5
-"""The newest runs whose median a drift is held by."""
+"""Number of newest runs whose median a drift compares."""
 FEWEST_FOR_NOISE = 3
-"""Runs that it takes to know the spread between runs."""
+"""Fewest runs from which the spread between runs is measured."""
 NOT_SUMMED = frozenset({"registers", "shared_bytes"})
-"""What has no sum over kernels."""
+"""Quantities that have no sum over kernels."""
 MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """The runs of both sides of a gate, by their places; `newest` has the last run alone, or those of a drift."""
+    """The runs on both sides of a gate, by index; `newest` is the last run, or the last ones for a drift."""
 
     base: list[int]
     newest: list[int]
 
 
 def held(history: History, measure: str, window: int, *, drift: bool = False) -> Subjects:
-    """The subjects of gates on a measure: each series, and the whole, by their medians on both sides."""
+    """The subjects of gates on a measure: each series and the whole run, with the medians of both sides."""
     noun = history.noun
     if not history.has(measure):
         return Subjects(noun, [], lacks={measure: f"no run of this history knows {_title(measure)}"})
@@ -72,7 +72,7 @@ def _former(history: History, series: int) -> tuple[str, ...]:
 
 
 def _sides(history: History, window: int, *, drift: bool) -> _Sides | str:
-    """The runs of both sides, of one device; the reason if there are none to hold the newest against."""
+    """The runs of both sides, all on one device; or the reason why there are none to compare with."""
     runs = len(history.runs)
     here = history.facts[-1].devices
     alike = [run for run in range(runs) if history.facts[run].devices == here]
@@ -88,7 +88,7 @@ def _sides(history: History, window: int, *, drift: bool) -> _Sides | str:
 
 
 def _clock(history: History, sides: _Sides) -> float:
-    """New / base SM clock, by the medians of both sides; 1 where they are alike or not known."""
+    """New / base SM clock, from the medians of both sides; 1 if they agree or are unknown."""
     found: list[float | None] = []
     for side in (sides.base, sides.newest):
         clocks = [clock for run in side if (clock := history.facts[run].clock) is not None]
@@ -99,7 +99,7 @@ def _clock(history: History, sides: _Sides) -> float:
 def _subject(
     names: tuple[str, ...], measure: str, values: Floats, sides: _Sides, clock: float, of_many: float
 ) -> Subject:
-    """A series, with the change of its median; new if the base lacks it, missing if the newest runs do."""
+    """A series with the change of its median: new if the base lacks it, missing if the newest runs lack it."""
     change = _change(measure, values, sides, clock, of_many)
     if change.new is None:
         return Subject(names, {measure: change}, missing="is not in the newest run, perhaps under another name")
@@ -109,7 +109,7 @@ def _subject(
 
 
 def _change(measure: str, values: Floats, sides: _Sides, clock: float, of_many: float) -> Change:
-    """The change of the median, with the interval that the spread of the base leaves to a run of the same level."""
+    """The change of the median, with its confidence interval from the spread of the base runs."""
     base, newest = (_known(values[side]) for side in (sides.base, sides.newest))
     before, after = (float(np.median(side)) if len(side) else None for side in (base, newest))
     compares = f"of {counted(len(base), 'run', 'runs')}"
@@ -133,7 +133,7 @@ def _known(values: Floats) -> Floats:
 
 
 def _whole(history: History, measure: str, values: Floats, sides: _Sides, clock: float) -> Subject:
-    """The run: the sum over its series, held against runs that did the same work; refused if none did."""
+    """The run: the sum over its series, compared with runs that did the same work; refused if none did."""
     launches = history.values(LAUNCHES)
     weights = np.ones_like(launches) if measure == LAUNCHES or history.noun != "kernel" else launches
     there = ~np.isnan(launches)
@@ -152,7 +152,7 @@ def _whole(history: History, measure: str, values: Floats, sides: _Sides, clock:
 
 
 def _other_work(history: History, launches: Floats, run: int) -> list[str]:
-    """In what the newest run did other work than `run`, a phrase per series; [] for the same."""
+    """Differences between the work of the newest run and of `run`, a phrase per series; [] for the same work."""
     mixes = history.values(SHAPES)
     before, after = (np.nan_to_num(launches[one]) for one in (run, -1))
     named = [

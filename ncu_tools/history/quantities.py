@@ -17,9 +17,10 @@ CODE, METHOD, MACHINE, NOISE = "code", "method", "machine", "noise"
 
 @dataclass(frozen=True)
 class WatchedQuantity:
-    """A quantity of a series; what its fields mean, `rules.toml` says.
+    """A quantity of a series; `rules.toml` explains its fields.
 
-    `metrics` are alternatives, as are the lists of `sum_of`, of which all are added; `columns` are of the contract.
+    `metrics` and `columns` (of launches) are alternatives, as are the lists of metrics in `sum_of`, each to be added
+    up.
     """
 
     name: str
@@ -36,18 +37,18 @@ class WatchedQuantity:
 
     @property
     def is_of_a_launch(self) -> bool:
-        """True for what a launch is, not what it does: the largest value counts, and no launches add up."""
+        """True for a property of a launch, such as registers: the largest value counts, and launches do not add up."""
         return self.each == "launch"
 
 
 @cache
 def quantities() -> dict[str, WatchedQuantity]:
-    """Every quantity by name, in the order in which changes are looked for."""
+    """Every quantity by name, in the order in which changes are searched."""
     return {name: _quantity(name, fields) for name, fields in table_beside(__file__, "rules")["quantity"].items()}
 
 
 def _quantity(name: str, fields: Mapping[str, Any]) -> WatchedQuantity:
-    """A quantity as the table has it; its lists become tuples, so that it can be compared and hashed."""
+    """A quantity from its table; lists become tuples, so that it can be compared and hashed."""
     lists = {
         key: tuple(tuple(one) if isinstance(one, list) else one for one in value)
         for key, value in fields.items()
@@ -58,7 +59,7 @@ def _quantity(name: str, fields: Mapping[str, Any]) -> WatchedQuantity:
 
 @cache
 def metrics_needed() -> frozenset[str]:
-    """The columns of launches that quantities may be taken from."""
+    """The columns of launches from which quantities are taken."""
     every = quantities().values()
     metrics = {name for one in every for name in (*one.metrics, *(part for parts in one.sum_of for part in parts))}
     return with_every_form(metrics) | {name for one in every for name in one.columns}

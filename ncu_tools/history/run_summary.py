@@ -1,7 +1,7 @@
-"""One run of a history in few numbers: sums by launch signature, and what is known of the run.
+"""One run of a history as a small summary: sums by launch signature, and facts on the run.
 
-They are made once per run and kept: beside the launches of a run folder or dataset as history.parquet, of reports in
-the user's cache folder. A file of another version, or made of other files, is made again; each may be deleted.
+Summaries are made once and kept: as history.parquet beside the launches of a run folder or dataset, for reports in the
+user's cache folder. A file of another version, or from other files, is made again; any of them may be deleted.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from ncu_tools.runs.partition_sums import in_batches, notes_of_reports, sums_of_
 from ncu_tools.runs.run import PartInFile, Run
 
 VERSION = 1
-"""Of the kept sums. History: 1 (2026-11)."""
+"""Version of kept sums. History: 1 (2026-11)."""
 KEPT = "history.parquet"
 BY_MANIFEST, BY_REPORT, BY_FILE = "manifest", "report", "file"
-"""What says when a run was made."""
+"""Sources of a run's date."""
 CREATED = "Created"
-"""The attribute of a session in which a binary report of ncu keeps when it was made."""
+"""The session attribute of binary ncu reports with the time of their creation."""
 _IN_UTC = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
 VARIANCE = "time_variance"
-"""Of the sum of a signature's times; null of a single launch."""
+"""Variance of the sum of a signature's times; null for a single launch."""
 TITLES = ("kernel", "shape", "range", "module", "phase")
 OF_TITLES = ["kernel_name", "grid", "block", "nvtx_path", "module", "phase"]
 OF_LAUNCHES = (
@@ -61,7 +61,7 @@ OF_LAUNCHES = (
 
 
 class SummedTitle(NamedTuple):
-    """What launches are summed by: a signature, as text, with its layer and phase; None where not known."""
+    """What launches are summed by: their signature as text, layer and phase; None if unknown."""
 
     kernel: str
     shape: str | None = None
@@ -72,11 +72,11 @@ class SummedTitle(NamedTuple):
 
 @dataclass
 class RunFacts:
-    """What is known of a run: its commit with the date of that, when it was made and who says so, and its conditions.
+    """Facts on a run: its commit and that commit's date, its own date and the source of it, and its conditions.
 
-    Dates are ISO 8601, in UTC where they have no zone. `steps` are the GPU times of its iterations in ns, `clock` the
-    median SM clock in Hz. `points` if its rows are measured points and not kernels. `identity` is equal where the rows
-    have the same titles in the same order.
+    Dates are ISO 8601, in UTC unless they have a zone. `steps` are the GPU times of its iterations in ns, `clock` is
+    the median SM clock in Hz. With `points`, rows are measured points, not kernels. `identity` is equal for runs whose
+    rows have the same titles in the same order.
     """
 
     commit: str | None = None
@@ -94,7 +94,7 @@ class RunFacts:
 
     @property
     def devices(self) -> str:
-        """What the run ran on, in words; "" where that is not known."""
+        """The device or machine of the run, in words; "" if unknown."""
         capability = self.conditions.get("compute capability", "")
         named = self.conditions.get("GPU") or self.conditions.get("machine")
         return named or (capability and f"compute capability {capability}")
@@ -102,9 +102,9 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run before it is read: its name in the history, and the path, URL or parts of a dataset that it is read from.
+    """A run before it is read: its name in the history, and its path, URL or parts of a dataset.
 
-    `files` are what it is made of, if they are on disk.
+    `files` are the files that it consists of, if they are on disk.
     """
 
     name: str
@@ -114,7 +114,7 @@ class FoundRun:
 
     @property
     def kept(self) -> Path | None:
-        """Where its sums are kept; None for what is not on disk."""
+        """The file in which the run's sums are kept; None if the run is not on disk."""
         if not self.files:
             return None
         first = self.files[0]
@@ -127,7 +127,7 @@ class FoundRun:
 
     @property
     def made_of(self) -> list[str]:
-        """The version of kept sums, and name, size and time of every file that they are made of."""
+        """Version of kept sums, and name, size and time of every file that they derive from."""
         found = [str(VERSION)]
         for file in self.files:
             with suppress(OSError):
@@ -138,7 +138,7 @@ class FoundRun:
 
 @dataclass
 class RunSummary:
-    """A run with its facts and sums: a row of `titles` per `SummedTitle`, and the sums of each quantity that is known.
+    """A run with its facts and sums: one row of `titles` per `SummedTitle`, and the sums of each known quantity.
 
     Sums are float64, one per row, NaN where a row lacks the quantity.
     """
@@ -156,7 +156,7 @@ class RunSummary:
         return cls(name, facts, table.select(list(TITLES)), known)
 
     def column(self, name: str) -> Floats:
-        """The sums of a quantity; NaN if it is not known."""
+        """The sums of a quantity, one per row; NaN if it is unknown."""
         found = self.sums.get(name)
         return tables.unknown(len(self.titles)) if found is None else found
 
@@ -165,7 +165,7 @@ Made = TypeVar("Made")
 
 
 def _once_for_equal(made_of: Callable[[pa.Table], Made]) -> Callable[[pa.Table], Made]:
-    """The function, which gives its last result for a table equal to its last one: runs have the same launches."""
+    """Cache the result for the last table, since most runs have equal titles."""
     last: list[tuple[pa.Table, Made]] = []
 
     def remembered(table: pa.Table) -> Made:
@@ -191,7 +191,7 @@ class HistorySums(RowSums[SummedTitle]):
         self.reports: dict[str, None] = {}
 
     def add(self, table: pa.Table) -> None:
-        """Add launches; those that failed are left out."""
+        """Add launches; failed ones are left out."""
         self.observed.add(table)
         self.reports |= notes_of_reports(table)
         self.created |= _created(table)
@@ -222,7 +222,7 @@ class HistorySums(RowSums[SummedTitle]):
                 self.steps[number] = self.steps.get(number, 0.0) + time
 
     def table(self) -> pa.Table:
-        """The sums as columns."""
+        """The titles and sums as a table."""
         columns = dict(zip(TITLES, _title_columns(tuple(self.titles)), strict=True))
         columns[LAUNCHED] = arrays.floats(self.launches.values)
         for name, total in self.totals.members.items():
@@ -261,13 +261,13 @@ def _titles(table: pa.Table) -> tuple[Any, list[SummedTitle]]:
 
 
 def _created(table: pa.Table) -> set[str]:
-    """When the reports were made, as their sessions say it, in UTC; empty if none says it."""
+    """The creation times of the reports in UTC, from their sessions; empty if none has one."""
     said = (str(report.get("session", {}).get(CREATED, "")) for report in table_metadata(table).get("reports", []))
     return {f"{day}T{time}+00:00" for day, time in (match.groups() for match in map(_IN_UTC.fullmatch, said) if match)}
 
 
 def _values(quantity: WatchedQuantity, table: pa.Table, metrics: MetricsInAnyForm) -> Floats:
-    """A quantity of each launch, by the first of its sources that the launches have; NaN if none."""
+    """A quantity of each launch, from the first of its sources that any launch has; NaN if none."""
     if quantity.name == TIME:
         return tables.floats(table, "duration_ns")
     for parts in (*((name,) for name in (*quantity.columns, *quantity.metrics)), *quantity.sum_of):
@@ -282,11 +282,11 @@ def _wanted(names: Sequence[str], filled: Sequence[str]) -> list[str]:
     return [name for name in names if name in needed and name in known]
 
 
-# ----------------------------------------------------------------------------------------------------------- of a run
+# ------------------------------------------------------------------------------------------------------- one run
 
 
 def summarised(found: FoundRun) -> RunSummary:
-    """The summary of a run, as kept, or made now and kept. Raises `NcuBenchError` if the run cannot be read."""
+    """The summary of a run: the kept one, or made now and kept. Raises `NcuBenchError` if the run cannot be read."""
     kept = found.kept
     made_of = found.made_of
     known = _kept_in(kept, found.name, made_of) if kept is not None else None
@@ -295,7 +295,7 @@ def summarised(found: FoundRun) -> RunSummary:
     facts, table = _made(found)
     facts = replace(facts, made_of=made_of, identity=_identity(table.select(TITLES)))
     if kept is not None:
-        with suppress(OSError, NcuBenchError):  # a folder that is closed to the user
+        with suppress(OSError, NcuBenchError):  # the user cannot write to the folder
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_table(with_metadata(table, {"history": asdict(facts)}), kept)
     return RunSummary.of_table(found.name, facts, table)
@@ -308,7 +308,7 @@ def _identity(table: pa.Table) -> str:
 
 
 def _kept_in(kept: Path, name: str, made_of: list[str]) -> RunSummary | None:
-    """The sums in a file, if they are of this version and of these files."""
+    """The summary kept in a file, if it has this version and derives from these files; else None."""
     table = read_beside(kept) if kept.is_file() else None
     if table is None or tables.metadata_problem(table.schema):
         return None
@@ -321,7 +321,7 @@ def _kept_in(kept: Path, name: str, made_of: list[str]) -> RunSummary | None:
 
 
 def _made(found: FoundRun) -> tuple[RunFacts, pa.Table]:
-    """The facts of a run, and its titles with their sums."""
+    """The facts of a run, and the table of its titles and sums."""
     from ncu_tools.bench.bench_runs import is_bench
 
     if not found.parts and is_bench(found.place):
@@ -336,7 +336,7 @@ def _made(found: FoundRun) -> tuple[RunFacts, pa.Table]:
 
 
 def with_facts_of(sums: HistorySums, dated: RunFacts, manifest: Manifest | None = None) -> RunFacts:
-    """The facts of a run by its launches and manifest, with commit and dates as `dated` has them."""
+    """The facts of a run from its launches and manifest; commit and dates are those of `dated`."""
     conditions = conditions_of(sums.observed, manifest)
     return replace(
         dated,
@@ -349,7 +349,7 @@ def with_facts_of(sums: HistorySums, dated: RunFacts, manifest: Manifest | None 
 
 
 def _dated(found: FoundRun, manifest: Manifest | None, created: Collection[str] = ()) -> RunFacts:
-    """Commit and date of a run by its manifest, what its reports say, or the time of its newest file."""
+    """Commit and date of a run: from its manifest, else its reports' sessions, else the time of its newest file."""
     if manifest is not None:
         return RunFacts(manifest.commit or None, manifest.committed or None, manifest.started, BY_MANIFEST)
     if created:
@@ -371,11 +371,11 @@ OF_POINTS: dict[str, str] = {
     "time": "latency_mean_ns", "memory": "memory_peak_bytes", "allocated": "memory_allocated_bytes",
     "flops": "expected_flops", "bytes": "expected_bytes", "parameters": "parameters",
 }  # fmt: skip
-"""WatchedQuantity -> the column of measured points that has it."""
+"""Quantity -> the column of measured points that has it."""
 
 
 def _of_points(found: FoundRun) -> tuple[RunFacts, pa.Table]:
-    """The points of a sweep that were measured; of one that was measured again the last row counts."""
+    """The measured points of a sweep; if a point was measured again, the last row counts."""
     from ncu_launch.bench.point_outcomes import OK
 
     from ncu_tools.bench.bench_runs import load_bench
@@ -401,7 +401,7 @@ def _of_points(found: FoundRun) -> tuple[RunFacts, pa.Table]:
 
 
 def _of_point_file(found: FoundRun, file: PointFile) -> tuple[RunFacts, pa.Table]:
-    """The points of another program's file, with commit and date as it has them."""
+    """The points in another program's file, with the commit and date that it gives."""
     dated = _dated(found, None)
     if file.measured:
         dated = replace(dated, started=file.measured, dated_by=BY_REPORT)
@@ -414,7 +414,7 @@ def _of_point_file(found: FoundRun, file: PointFile) -> tuple[RunFacts, pa.Table
 
 
 def table_of_points(names: Sequence[str], values: dict[str, list[Any]], variances: Sequence[float]) -> pa.Table:
-    """The sums of measured points: each is one launch, with these values and variances of the mean time."""
+    """The sums of measured points: each as one launch, with its values and the variance of its mean time."""
     columns: dict[str, pa.Array] = {name: arrays.dictionary([None] * len(names)) for name in TITLES}
     columns["kernel"] = arrays.dictionary(list(names))
     columns[LAUNCHED] = arrays.floats(np.ones(len(names)))
@@ -425,7 +425,7 @@ def table_of_points(names: Sequence[str], values: dict[str, list[Any]], variance
 
 
 def _variance(row: dict[str, Any]) -> float:
-    """The variance of a point's mean time: of its processes, or of its samples by batch means."""
+    """The variance of a point's mean time: over its processes, else over its samples by batch means."""
     from ncu_tools.bench.compare_points import estimates_of
 
     return float(estimates_of(row, row)[0][1])

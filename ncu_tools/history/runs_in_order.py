@@ -1,8 +1,8 @@
-"""The runs of a history: where they are, and in which order they come.
+"""Find the runs of a history, and their order.
 
-A folder of run folders, of reports or of both, a dataset, a URL of run folders or of a dataset, or several of these.
-A log of `advise --log` names its runs, in order. Else the order is that of the commits' dates, of runs without a commit
-that of their own dates, and where nothing else is known that of the times of files, which a note says.
+A history is a folder of run folders, of reports or of both, a dataset, a URL of run folders or of a dataset, or several
+of these. A log of `advise --log` lists its runs in order. Otherwise runs are ordered by the dates of their commits,
+else by their own dates, else by the times of their files, which a note says.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from ncu_tools.numbers.number_format import counted
 from ncu_tools.runs.run import PartInFile
 
 OTHER_TABLES = frozenset({KEPT, "kernels.parquet", "instructions.parquet", "instances.parquet", "points.parquet"})
-"""Parquet files of a run folder that are no runs."""
+"""Parquet files in a run folder that are not runs."""
 FOLDERS_DEEP = 8
 MOST_NAMED = 3
 MOST_ALONE = 1000
-"""Runs that one process sums: for fewer, others would take longer to start than they save."""
+"""Most runs that one process sums: below this, starting others takes longer than it saves."""
 UNDATED = float("-inf")
 
 
 @dataclass
 class OrderedRuns:
-    """The runs of a history in order, what was left out and why, and notes."""
+    """The runs of a history in order, reasons for runs left out, and notes."""
 
     runs: list[RunSummary]
     left_out: dict[str, str] = field(default_factory=dict)
@@ -50,9 +50,9 @@ class OrderedRuns:
 
 
 def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engine | None = None) -> OrderedRuns:
-    """The runs that paths and URLs name or hold, summed and in order; `commits` are "RUN=COMMIT".
+    """The runs at paths and URLs, summed and in order; `commits` are texts "RUN=COMMIT".
 
-    Raises `NcuBenchError` if none can be read, `WrongUsage` for a commit of no run.
+    Raises `NcuBenchError` if no run can be read, `WrongUsage` for a commit of an unknown run.
     """
     found = [run for path in paths for run in found_runs(path)]
     found = list({run.name: run for run in found}.values())
@@ -89,9 +89,9 @@ def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engi
 
 
 def _summaries(found: Sequence[FoundRun], engine: Engine | None) -> Iterator[RunSummary | NcuBenchError]:
-    """The summary of each run, or why it cannot be read.
+    """The summary of each run, or the error if it cannot be read.
 
-    Many runs whose sums are not kept yet are summed by processes, which keep them for this one to read.
+    If many runs have no kept sums, child processes make and keep them for this process to read.
     """
     unknown = [run for run in found if run.kept is not None and not run.kept.is_file()]
     if engine is not None or len(unknown) <= MOST_ALONE:
@@ -103,13 +103,13 @@ def _summaries(found: Sequence[FoundRun], engine: Engine | None) -> Iterator[Run
         for run in rest:
             is_closed = run.name in names and next(kept) is False
             yield attempted(summarised, run)
-            if is_closed:  # the folder is closed to the user: the others would be summed for nothing
+            if is_closed:  # sums cannot be kept in this folder, so more work of the child processes would be lost
                 break
     yield from InOrder().map(summarised, list(rest))
 
 
 def _keep(run: FoundRun) -> bool:
-    """True if the sums of a run are kept. Raises `NcuBenchError` if it cannot be read."""
+    """Summarise a run; True if its sums are now kept. Raises `NcuBenchError` if it cannot be read."""
     with beside_others():
         summarised(run)
     return run.kept is not None and run.kept.is_file()
@@ -119,9 +119,9 @@ def _keep(run: FoundRun) -> bool:
 
 
 def found_runs(path: str) -> list[FoundRun]:
-    """The runs that a path or URL names or holds, in the order of their names.
+    """The runs at a path or URL, in the order of their names.
 
-    Raises `NcuBenchError` if nothing is there.
+    Raises `NcuBenchError` if there is nothing at the path.
     """
     if not path:
         raise WrongUsage("A history without a name was asked for.", "A variable of the shell may be empty.")
@@ -140,7 +140,7 @@ def found_runs(path: str) -> list[FoundRun]:
 
 
 def _run_folder(folder: Path, name: str) -> FoundRun | None:
-    """A run folder, one that has only its manifest too; None for any other."""
+    """A run folder as a run, also if it has only a manifest; None for another folder."""
     for table in (LAUNCHES, BENCH_FILE):
         if (folder / table).is_file():
             files = tuple(file for file in (folder / table, folder / MANIFEST) if file.is_file())
@@ -149,13 +149,13 @@ def _run_folder(folder: Path, name: str) -> FoundRun | None:
 
 
 def _of_log(log: Path) -> list[FoundRun]:
-    """The runs that a log of `advise --log` names, in the order of the log, also those that are gone."""
+    """The runs listed in a log of `advise --log`, in its order, including deleted ones."""
     names = dict.fromkeys(name for change in logged_changes(log) for name in (change.base, change.new))
     return [_named_in(log, name) for name in names]
 
 
 def _named_in(log: Path, name: str) -> FoundRun:
-    """A run of a log by its name, from the current folder or else from that of the log."""
+    """A run listed in a log, found from the current folder, else from the log's folder."""
     place = Path(name) if Path(name).exists() else log.parent / name
     if place.is_dir():
         return _run_folder(place, name) or FoundRun(name, str(place))
@@ -163,7 +163,7 @@ def _named_in(log: Path, name: str) -> FoundRun:
 
 
 def _notes_of_log(log: Path) -> list[str]:
-    """What was pulled in each change of a log, and what it brought."""
+    """The lever applied in each change of a log, and its effect."""
     return [
         f"{one.new}, {one.kernel}: pulled {one.pulled} ({one.said}); it brought {one.brought}"
         for one in logged_changes(log)
@@ -171,7 +171,7 @@ def _notes_of_log(log: Path) -> list[str]:
 
 
 def _below(folder: Path, root: Path, deep: int) -> Iterator[FoundRun]:
-    """The runs in a folder and those below it; nothing is searched inside of a run."""
+    """The runs in a folder and below it; folders inside of runs are not searched."""
     files: list[Path] = []
     try:
         entries = list(folder.iterdir())
@@ -195,7 +195,7 @@ def _below(folder: Path, root: Path, deep: int) -> Iterator[FoundRun]:
 
 
 def _of_dataset(path: str) -> list[FoundRun]:
-    """The runs of a dataset, each with the files of all its reports; [] if there is none."""
+    """The runs of a dataset, each with the files of all its reports; [] if the path is no dataset."""
     dataset = find_dataset(path)
     of_run: dict[str, list[PartInFile]] = {}
     for one in dataset.partitions if dataset is not None else ():
@@ -207,7 +207,7 @@ def _of_dataset(path: str) -> list[FoundRun]:
 
 
 def _remote(place: RemoteFile) -> list[FoundRun]:
-    """The files of launches at a URL, each by the folder that it lies in, or by its name."""
+    """The runs at a URL: launches named by their folder, other Parquet files by their name."""
     if place.is_file():
         return [FoundRun(place.name, place.url)]
     found = []
@@ -225,7 +225,7 @@ def _name(run: FoundRun) -> tuple[tuple[int, int, str], ...]:
 
 
 def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key by which v9 comes before v10."""
+    """A sort key that places v9 before v10."""
     parts = re.findall(r"\d+|\D+", name)
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
@@ -234,7 +234,7 @@ def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def _commits_named(commits: Iterable[str], found: Sequence[FoundRun]) -> dict[str, str]:
-    """Run -> commit, of "RUN=COMMIT". Raises `WrongUsage` if one is written otherwise, or names no run."""
+    """Parse texts "RUN=COMMIT": run -> commit. Raises `WrongUsage` for another form or an unknown run."""
     names = {run.name for run in found}
     result = {}
     for text in commits:
@@ -250,7 +250,7 @@ def _commits_named(commits: Iterable[str], found: Sequence[FoundRun]) -> dict[st
 
 
 def _when(run: RunSummary) -> tuple[float, float, tuple[tuple[int, int, str], ...]]:
-    """The key of the order: date of the commit, or of the run; runs without any date come first, by name."""
+    """Sort key of a run: the date of its commit, else its own; runs without a date come first, by name."""
     dates = [_seconds(run.facts.committed), _seconds(run.facts.started)]
     known = [date for date in dates if date is not None] or [UNDATED]
     return known[0], known[-1], _natural(run.name)

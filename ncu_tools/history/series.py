@@ -1,7 +1,7 @@
-"""The series of a history: what each kernel, layer, category, step or point was in each run, through its renames.
+"""The series of a history: the values of each kernel, layer, category, step or point in every run, across renames.
 
-Values of a kernel are per launch, of a layer or category per iteration where iterations are known, and of a point as
-measured. A kernel keeps its series when its name changes by the rules of `compare` (`kernels.matching.kernel_pairs`).
+Values of a kernel are per launch; of a layer or category per iteration, if iterations are known; of a point as
+measured. A renamed kernel keeps its series, by the matching rules of `compare` (`kernels.matching.kernel_pairs`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Places = npt.NDArray[np.int64]
 
 KERNEL, LAYER, CATEGORY, STEP, POINT = "kernel", "layer", "category", "step", "point"
 EVERY = -1
-"""Stands for what all series have in common: the median over them."""
+"""Index that stands for all series: the median over them."""
 SHAPES = "shapes"
-"""A number that is another one where launches have other grids, blocks or ranges, or another mix of them."""
+"""Quantity that changes if a series has launches of other grids, blocks or ranges, or another mix of them."""
 ONE_STEP = "step"
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """A series that has another name from run `run` on: what it was called before, and the evidence for that."""
+    """A renaming of a series at run `run`: its former name, and the evidence for the match."""
 
     series: int
     run: int
@@ -46,10 +46,10 @@ class Renamed:
 
 @dataclass
 class History:
-    """Runs in order, and the series of all of their kernels (or what else `noun` is), by their last names.
+    """Runs in order, and the series of their kernels (or other `noun`), each under its latest name.
 
-    `blocks` has for each run the series of its rows, and their values of each quantity of `watched`; what is as in the
-    run before is the same array, so that counts take no memory.
+    `blocks` has for each run the indices of its series, and their values of each quantity in `watched`. Values equal to
+    those of the run before share its array, so that unchanged counts take no memory.
     """
 
     noun: str
@@ -71,11 +71,11 @@ class History:
         return result
 
     def name_of(self, series: int) -> str:
-        """The last name of a series, or of the median over all (`EVERY`)."""
+        """The latest name of a series; "all kernels" (or other noun) for `EVERY`."""
         return self.names[series] if series != EVERY else f"all {plural(self.noun)}"
 
     def has(self, quantity: str) -> bool:
-        """True if any run knows the quantity of any series."""
+        """True if any run has a value of the quantity for any series."""
         if quantity not in self.watched:
             return False
         row = self.watched.index(quantity)
@@ -83,9 +83,9 @@ class History:
 
 
 def history_of(runs: Sequence[RunSummary], by: str = KERNEL) -> History:
-    """The series of runs in order, a series per kernel, layer, category or step; of measured points per point.
+    """Combine runs in order into one series per kernel, layer, category or step; measured points into one per point.
 
-    The sums of the runs are used up.
+    Deletes the sums of `runs` to save memory.
     """
     of_points = any(run.facts.points for run in runs)
     numbering: _Kernels | _Named
@@ -105,7 +105,7 @@ def history_of(runs: Sequence[RunSummary], by: str = KERNEL) -> History:
         series, block = _block(run, numbering(run), watched, hashes, per_launch=by == KERNEL)
         before = history.blocks[-1][1] if history.blocks else block
         history.blocks.append((series, [_shared(*pair) for pair in zip(before, block, strict=True)]))
-        run.sums = {}  # thousands of runs do not fit twice
+        run.sums = {}  # thousands of runs do not fit into memory twice
     history.names, history.renamed = numbering.names, numbering.renamed
     return history
 
@@ -114,7 +114,7 @@ def history_of(runs: Sequence[RunSummary], by: str = KERNEL) -> History:
 
 
 class _Named:
-    """Numbers rows by a title that stays the same over the runs."""
+    """Assigns rows to series by titles that do not change between runs."""
 
     def __init__(self, titles: Callable[[RunSummary], Sequence[str]]) -> None:
         self._titles = titles
@@ -127,7 +127,7 @@ class _Named:
         return list(self._numbers)
 
     def __call__(self, run: RunSummary) -> Places:
-        """The series of each row of a run."""
+        """The index of the series of each row of a run."""
         titles = self._titles(run)
         return np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
 
@@ -143,9 +143,9 @@ def _categories(run: RunSummary) -> list[str]:
 
 
 class _Kernels:
-    """Numbers rows by kernel, through renames: by full name in any run before, else as `compare` pairs what is left.
+    """Assigns rows to series by kernel name: a name known from any run before, else a match as in `compare`.
 
-    Runs with the same names, grids, blocks and ranges have the same numbers, which are looked up by these.
+    Runs with the same names, grids, blocks and ranges get the same indices, which are cached.
     """
 
     def __init__(self, *, matched: bool) -> None:
@@ -158,7 +158,7 @@ class _Kernels:
         self._runs = 0
 
     def __call__(self, run: RunSummary) -> Places:
-        """The series of each row of a run, which comes after those before."""
+        """The index of the series of each row of a run; runs must be given in order."""
         key = run.facts.identity
         if key not in self._known:
             signatures = _signatures(run)
@@ -180,7 +180,7 @@ class _Kernels:
         return np.array(numbers, np.int64)[signatures.name_codes]
 
     def _match(self, before: Signatures, new: Signatures, spelled: Sequence[str]) -> None:
-        """Give new names the series of kernels of the last run that they took the place of."""
+        """Match new names to kernels of the last run that are gone, and let them continue their series."""
         here = set(spelled)
         gone = _only(before, [normalised_name(name) not in here for name in before.names])
         fresh = _only(new, [name not in self._by_name for name in spelled])
@@ -191,7 +191,7 @@ class _Kernels:
     def _rename(self, pair: Pair) -> None:
         was, now = normalised_name(str(pair.was)), normalised_name(pair.kernel)
         series = self._by_name.get(was)
-        if series is None or now in self._by_name:  # one of several kernels in a pair has no series of its own
+        if series is None or now in self._by_name:  # only one kernel of a pair keeps the series
             return
         self.renamed.append(Renamed(series, self._runs, self.names[series], str(pair.matched_by)))
         self._by_name[now] = series
@@ -211,7 +211,7 @@ def _signatures(run: RunSummary) -> Signatures:
 
 
 def _only(side: Signatures, wanted: Sequence[bool]) -> Signatures:
-    """The signatures of some of the names."""
+    """The signatures of the kernels in the mask `wanted`."""
     rows = np.flatnonzero(np.array(wanted, bool)[side.name_codes]).tolist()
     codes = side.name_codes[rows]
     used, places = np.unique(codes, return_inverse=True)
@@ -228,7 +228,7 @@ def _only(side: Signatures, wanted: Sequence[bool]) -> Signatures:
 def _block(
     run: RunSummary, rows: Places, watched: Sequence[str], hashes: dict[str, Floats], *, per_launch: bool
 ) -> tuple[Places, Floats]:
-    """The series of a run, and their values: a row per quantity."""
+    """The indices of the series of a run, and their values: one row per quantity."""
     series, place = np.unique(rows, return_inverse=True)
     place = place.reshape(-1)
     count = len(series)
@@ -254,12 +254,12 @@ def _block(
 
 
 def _shared(before: Floats, values: Floats) -> Floats:
-    """The values, or the equal ones of the run before, that memory holds already."""
+    """`values`, or the array of the run before if it is equal, to save memory."""
     return before if np.array_equal(before, values, equal_nan=True) else values.copy()
 
 
 def _mix(run: RunSummary, place: Places, count: int, hashes: dict[str, Floats]) -> Floats:
-    """A number for the launches of each series by grid, block and range: equal where the mix is."""
+    """A number per series for its mix of launches by grid, block and range; equal for equal mixes."""
     identity = run.facts.identity
     if identity not in hashes:
         shapes, ranges = (tables.words(run.titles, name) for name in ("shape", "range"))
@@ -270,5 +270,5 @@ def _mix(run: RunSummary, place: Places, count: int, hashes: dict[str, Floats]) 
 
 
 def _hash(text: str) -> float:
-    """A number from 0 to 1 that follows from a text, the same in every process."""
+    """A number from 0 to 1, derived from a text, the same in every process."""
     return zlib.crc32(text.encode("utf-8", "replace")) / 2**32
