@@ -1,8 +1,8 @@
 """Error of expected times on data left out of the fit: `python -m benchmarks.expected [gemm carried ...]`.
 
 Cases: classes of operators left out in ten folds, with the GPU known; a GPU left out, with a sibling known; its whole
-family left out; a run of one GPU carried to another; a GPU left out, except for twenty learnt times. Prints the tables
-of docs/estimate.md and draws its picture.
+family left out; a run of one GPU carried to another; a GPU left out, except for twenty learnt times; a framework left
+out. Prints the tables of docs/estimate.md and draws its picture.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from ncu_launch.files.atomic_files import write_bytes_atomically
 from numpy.typing import NDArray
 
@@ -22,7 +21,7 @@ from benchmarks.expected_carried import carried
 from benchmarks.expected_picture import Pair, draw
 from benchmarks.fit_expected import READERS, left_out, type_and_rest
 from benchmarks.measured_operators import MACHINE, traced_operators
-from benchmarks.measured_times import FOLDER, gemm_times
+from benchmarks.measured_times import framework_times, gemm_times, least_of
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.model.expected_time.expected_times import expected_times
 from ncu_tools.model.expected_time.hardware import family_of
@@ -37,7 +36,6 @@ from ncu_tools.model.expected_time.learning import (
     unseen,
 )
 from ncu_tools.model.expected_time.learnt_times import FAMILIES, KIN, Learnt, shipped
-from ncu_tools.model.expected_time.operator_rows import operator_rows
 from ncu_tools.model.expected_time.physics import Floats
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "expected-measured.svg"
@@ -113,15 +111,18 @@ def unseen_times(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> Unseen:
 
 
 def known(found: Unseen) -> list[Judged]:
-    """Unseen times with intervals; the errors of one half of the classes give the intervals of the other half."""
-    rows = []
-    for one, expected in found:
-        half = np.random.default_rng(2).permutation(np.unique(one.groups))
-        first = np.isin(one.groups, half[: len(half) // 2])
-        for mine, others in ((first, ~first), (~first, first)):
-            spread = spread_of(expected[others], one.measured.time_us[others])
-            rows.append(judged(one.where(mine), expected[mine], spread))
-    return rows
+    """Unseen times with intervals."""
+    return [half for one, expected in found for half in in_halves(one, expected, one)]
+
+
+def in_halves(known_times: MeasuredTimes, expected: Floats, own: MeasuredTimes) -> list[Judged]:
+    """`own` times with intervals; the errors on known times of half of the classes give those of the other half."""
+    half = np.random.default_rng(2).permutation(np.unique(own.groups))
+    first = np.isin(own.groups, half[: len(half) // 2])
+    return [
+        judged(own.where(mine), expected[mine], spread_of(expected[~mine], known_times.measured.time_us[~mine]))
+        for mine in (first, ~first)
+    ]
 
 
 def order_of_machines(name: str, found: Unseen) -> str:
@@ -214,28 +215,49 @@ def of_traces() -> Iterator[str]:
     yield f"\n{(times.failed != None).sum()} of {len(measured)} rows have no times"  # noqa: E711  of each row
 
 
-def by_framework() -> Iterator[str]:
-    """Expected and least measured time per framework on one H100; the fit has seen these classes."""
-    table = pq.read_table(FOLDER / "series_h100.parquet").to_pandas()
-    table["gemm_dtype"] = table["gemm_dtype"].replace({"bfloat16": "bf16"})
-    least = table.groupby(["framework", "gemm_dtype", "m", "n", "k"])["latency_us"].min().reset_index()
-    rows = operator_rows({"op": ["gemm"] * len(least), "dtype": least["gemm_dtype"], **{n: least[n] for n in "mnk"}})
-    times = expected_times(rows, find_machine("h100-sxm"), shipped())
-    yield HEAD.format("One framework at a time, H100")
-    for name in sorted(set(least["framework"])):
-        here = (least["framework"] == name).to_numpy()
-        columns = (
-            times.expected_us[here],
-            least["latency_us"].to_numpy()[here],
-            times.low_us[here],
-            times.high_us[here],
-        )
-        yield line(name, [Judged("h100-sxm", "", *columns)])
+HEAD_OF_FRAMEWORKS = (
+    "\n**Products: a framework left out, on one H100**\n\n"
+    "| | times | median | p90 | bias | within | width | with its times: median | p90 | bias | within | width |\n"
+    f"|---{'|---:' * 11}|"
+)
+
+
+def of_frameworks_left_out() -> Iterator[str]:
+    """The table of frameworks: times of each, expected from those of the others, and from its own too.
+
+    Rows of the H100 in `gemm_times` are left out: they are the least over frameworks, with the one that is judged.
+    """
+    family, by_name = family_of(find_machine(MACHINE)), framework_times()
+    everything = [one for one in gemm_times() if one.machine != MACHINE]
+    siblings = [one for one in everything if family_of(find_machine(one.machine)) == family]
+    found: dict[str, list[tuple[Judged, Judged]]] = {"all": []}
+    for name, times in by_name.items():
+        for place, own in enumerate(times):
+            others = [its[place] for other, its in by_name.items() if other != name]
+            without, together = (from_siblings_and(siblings, least_of(some), own) for some in (others, [*others, own]))
+            found.setdefault(name, []).extend(zip(without, together, strict=True))
+        found["all"] += found[name]
+    yield HEAD_OF_FRAMEWORKS
+    for name, halves in found.items():
+        for dtype in dict.fromkeys(half.dtype for half, _ in halves):
+            without, together = zip(*(pair for pair in halves if pair[0].dtype == dtype), strict=True)
+            for title, least in ((f"{name}, {dtype}", 0.0), (f"{name}, {dtype} over {LONG_US:g} us", LONG_US)):
+                yield line(title, without, least) + line(title, together, least).split("|", 3)[3]
+
+
+def from_siblings_and(
+    siblings: Sequence[MeasuredTimes], known_times: MeasuredTimes, own: MeasuredTimes
+) -> list[Judged]:
+    """`own` times of a framework, expected from the GPU's siblings and known times on it without their classes."""
+    rest = shipped().without([own.machine])
+    times = [*(one for one in siblings if one.dtype == own.dtype), known_times]
+    numbers = [rest.basis(one.kind, find_machine(one.machine), one.dtype).logs for one in times]
+    return in_halves(known_times, unseen(times, numbers, seed=1)[-1], own)
 
 
 OTHERS: dict[str, Callable[[], Iterable[str]]] = {
     "left-out": of_gpus_left_out, "carried": lambda: carried(gemm_times()), "learn": after_learning,
-    "traces": of_traces, "frameworks": by_framework,
+    "traces": of_traces, "frameworks": of_frameworks_left_out,
 }  # fmt: skip
 
 

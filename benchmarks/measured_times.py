@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.model.expected_time.expected_times import learnt_alone, work_of
@@ -13,7 +16,7 @@ from ncu_tools.model.expected_time.gemm_time import gemm_work
 from ncu_tools.model.expected_time.hardware import Hardware, hardware_of, types
 from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.learning import MeasuredTimes
-from ncu_tools.model.expected_time.physics import TimedOperators
+from ncu_tools.model.expected_time.physics import Floats, TimedOperators
 
 FOLDER = Path(__file__).resolve().parents[1].parent / "shared" / "measured"
 MACHINES = {
@@ -40,19 +43,42 @@ def gemm_times(folder: Path = FOLDER) -> list[MeasuredTimes]:
     """Times of GEMMs by machine and data type: the minimum over frameworks."""
     table = pq.read_table(folder / "gemm.parquet")
     columns = {name: table[name].to_numpy() for name in table.column_names}
-    classes = columns["n"] * 1_000_000 + columns["k"]
     block = (columns["gemm_dtype"] == "fp8_block") & (np.minimum(columns["n"], columns["k"]) < SMALLEST_BLOCK)
     found = []
     for gpu, machine in MACHINES.items():
         for dtype in dict.fromkeys(columns["gemm_dtype"].tolist()):
             rows = (columns["gpu"] == gpu) & (columns["gemm_dtype"] == dtype) & ~block
             if rows.any():
-                name = TYPES.get(dtype, dtype)
-                m, n, k = (columns[size][rows] for size in "mnk")
-                work = gemm_work(m, n, k, types()[name])
-                measured = TimedOperators(_hardware(machine, name), work, columns["latency_us"][rows].astype(float))
-                found.append(MeasuredTimes("gemm", machine, name, measured, classes[rows]))
+                sizes = [columns[size][rows] for size in "mnk"]
+                found.append(_gemms(machine, dtype, sizes, columns["latency_us"][rows]))
     return found
+
+
+def framework_times(folder: Path = FOLDER) -> dict[str, list[MeasuredTimes]]:
+    """Times of the same GEMMs on one H100 by framework, in two data types: the minimum over its versions."""
+    table = pq.read_table(folder / "series_h100.parquet").to_pandas()
+    shape = ["gemm_dtype", "m", "n", "k"]
+    least = table.groupby(["framework", *shape])["latency_us"].min().unstack("framework").dropna()
+    by_type = {dtype: rows.reset_index() for dtype, rows in least.groupby("gemm_dtype")}
+    return {
+        name: [
+            _gemms("h100-sxm", dtype, [rows[size].to_numpy() for size in "mnk"], rows[name].to_numpy())
+            for dtype, rows in by_type.items()
+        ] for name in least
+    }  # fmt: skip
+
+
+def least_of(all_times: Sequence[MeasuredTimes]) -> MeasuredTimes:
+    """The minimum of several times of the same operators."""
+    least = np.minimum.reduce([one.measured.time_us for one in all_times])
+    return replace(all_times[0], measured=all_times[0].measured._replace(time_us=least))
+
+
+def _gemms(machine: str, dtype: str, sizes: Sequence[NDArray[np.int64]], time_us: Floats) -> MeasuredTimes:
+    m, n, k = sizes
+    name = TYPES.get(dtype, dtype)
+    measured = TimedOperators(_hardware(machine, name), gemm_work(m, n, k, types()[name]), time_us.astype(float))
+    return MeasuredTimes("gemm", machine, name, measured, n * 1_000_000 + k)
 
 
 def _hardware(machine: str, dtype: str) -> Hardware:
