@@ -1,9 +1,10 @@
-"""Why a series changed: the code, the method, the machine, or noise; each with its evidence.
+"""Why a series changed: the code, the method, the machine, noise, or an unknown cause; each with its evidence.
 
 code      counts of the kernel changed with it: instructions, FLOPs, bytes, registers, spills; or its name
 method    it was measured differently: other launches, grids, versions or settings
 machine   only the clock or the device changed
-noise     none of these. Without counters nothing can be said of the code, and the evidence says so
+noise     none of these, with as many instructions as before
+unknown   none of these, and no instructions were counted: a change of the code may not show
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from ncu_tools.history.change_points import Mask, Shift
 from ncu_tools.history.changes import NEAR, FoundChange, Moves, moves_in
-from ncu_tools.history.quantities import CODE, CYCLES, LAUNCHES, MACHINE, METHOD, NOISE, TIME, quantities
+from ncu_tools.history.quantities import CODE, CYCLES, LAUNCHES, MACHINE, METHOD, NOISE, TIME, UNKNOWN, quantities
 from ncu_tools.history.series import EVERY, History
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.change import CLOCKS_ALIKE, signed
@@ -25,6 +26,8 @@ OF_MACHINE = ("GPU", "compute capability", "clock control", "machine", "host")
 """Conditions of a run that describe the machine."""
 OF_CODE_ALONE = ("registers", "spills", "shared_bytes", "local_accesses")
 """Counts that depend on the code alone, not on how it is launched."""
+INSTRUCTIONS = "instructions"
+"""The count that no change of the code leaves as it is."""
 MOST_SHOWN = 4
 MANY_DIGITS = 1000
 """Mean counts from this size on are shown without decimals."""
@@ -126,7 +129,8 @@ class _Judge:
             return MACHINE, (*signs.machine, self._nothing(found.shift))
         shift = found.shift  # exact counts were assigned a cause above
         spreads = abs(math.log(shift.after / shift.before)) / shift.spread
-        return NOISE, (self._nothing(shift), f"{spreads:.1f} times the spread of runs")
+        cause = NOISE if self._counts_instructions(shift) else UNKNOWN
+        return cause, (self._nothing(shift), f"{spreads:.1f} times the spread of runs")
 
     def _signs(self, found: FoundChange) -> _Signs:
         shift = found.shift
@@ -219,18 +223,24 @@ class _Judge:
                 return clock
         return None
 
+    def _counts_instructions(self, shift: Shift) -> bool:
+        """True if the instructions of the series were counted before the change and after it."""
+        return INSTRUCTIONS in self._known and (shift.series == EVERY or INSTRUCTIONS in self._known_around(shift))
+
+    def _known_around(self, shift: Shift) -> list[str]:
+        """The counts of one series that are known before the change and after it."""
+        at, series = shift.begin, shift.series
+        return [name for name, there in self._known.items() if there[at, series] and there[:at, series].any()]
+
     def _nothing(self, shift: Shift) -> str:
         """The phrase which says that counts are unchanged, or that there are none."""
-        known = [
-            quantities()[name].title
-            for name, there in self._known.items()
-            if shift.series != EVERY and there[shift.begin, shift.series] and there[: shift.begin, shift.series].any()
-        ]
         if shift.series == EVERY and self._known:
             return "no count moved in most of them"
+        known = [] if shift.series == EVERY else self._known_around(shift)
         if not known:
             return "no counters were collected, so that a change of the code would not show"
-        return f"{', '.join(known[:MOST_SHOWN])} as before"
+        as_before = f"{', '.join(quantities()[name].title for name in known[:MOST_SHOWN])} as before"
+        return as_before if INSTRUCTIONS in known else f"{as_before}, but instructions were not counted"
 
 
 def _phrase(quantity: str, before: float, after: float) -> str:

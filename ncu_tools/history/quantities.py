@@ -11,7 +11,7 @@ from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema.metric_forms import with_every_form
 
 TIME, CYCLES, LAUNCHES = "time", "cycles", "launches"
-CODE, METHOD, MACHINE, NOISE = "code", "method", "machine", "noise"
+CODE, METHOD, MACHINE, NOISE, UNKNOWN = "code", "method", "machine", "noise", "unknown"
 """The causes of a change."""
 
 

@@ -89,7 +89,7 @@ class HistoryOptions:
 )  # fmt: skip
 @click.option("--kernel", metavar="REGEX", help="Series whose name, now or before, holds a match.")
 @list_option("--quantity", metavar="NAME,...", help="Only these quantities: time, cycles, instructions, registers ...")
-@list_option("--cause", metavar="NAME,...", help="Only changes by these causes: code, method, machine, noise.")
+@list_option("--cause", metavar="NAME,...", help="Only changes by these causes: code, method, machine, noise, unknown.")
 @click.option(
     "--commit", "commits", multiple=True, metavar="RUN=COMMIT",
     help="The commit that a run is of, where its manifest does not say. Repeatable.",
@@ -136,7 +136,8 @@ def command(
     and times change where the runs before and after differ by more than their spread; a drift adds up until they do.
     The fewer kernels are watched (--kernel), the sooner a change of time is found; hot ones sooner than cold ones.
     Each change has its likely cause, with what was seen: code (counts moved), method (launches, grids, versions),
-    machine (only the clock or the device), or noise (none of these).
+    machine (only the clock or the device), noise (none of these), or unknown (none of these, where no instructions
+    were counted).
 
     A gate holds the newest run against a window of those before it, or with drift: the last runs against the first. It
     ends the command with exit code 3 if its limit is exceeded, and 4 if it cannot tell: nothing to hold it against,
@@ -252,12 +253,12 @@ def _written(pictured: _Pictured, output: Path, file_format: str) -> list[str]:
 
 def _require_names(how: HistoryOptions) -> None:
     """Raise `WrongUsage` for a quantity or cause that there is not, or a pattern that is none."""
-    from ncu_tools.history.quantities import CODE, MACHINE, METHOD, NOISE, quantities
+    from ncu_tools.history.quantities import CODE, MACHINE, METHOD, NOISE, UNKNOWN, quantities
     from ncu_tools.runs.selection import pattern_of
 
     for option, given, known in (
         ("--quantity", how.quantity, tuple(quantities())),
-        ("--cause", how.cause, (CODE, METHOD, MACHINE, NOISE)),
+        ("--cause", how.cause, (CODE, METHOD, MACHINE, NOISE, UNKNOWN)),
     ):
         wrong = [name for name in given if name not in known]
         if wrong:

@@ -12,7 +12,7 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.history.causes import HistoryChange
 from ncu_tools.history.change_points import spread_of
-from ncu_tools.history.quantities import CODE, CYCLES, MACHINE, METHOD, NOISE, TIME, quantities
+from ncu_tools.history.quantities import CODE, CYCLES, MACHINE, METHOD, NOISE, TIME, UNKNOWN, quantities
 from ncu_tools.history.series import History
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import FORMATS
@@ -32,7 +32,10 @@ LETTER, ROW = 4.4, 10.0
 """Points: the most that a letter of a change's label takes across, and the height of a row of labels."""
 SPREADS = 2.0
 """Half of a band, in spreads: about 95 of 100 runs of a level are inside."""
-COLOURS = {CODE: LIGHT.series[1], METHOD: LIGHT.series[3], MACHINE: LIGHT.series[2], NOISE: LIGHT.series[7]}
+COLOURS = {
+    CODE: LIGHT.series[1], METHOD: LIGHT.series[3], MACHINE: LIGHT.series[2],
+    NOISE: LIGHT.series[7], UNKNOWN: LIGHT.series[7],
+}  # fmt: skip
 
 
 def draw_history(

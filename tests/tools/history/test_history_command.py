@@ -210,5 +210,5 @@ def test_files_of_pytest_benchmark_are_runs_of_points_by_their_commits(tmp_path:
     (one,) = rows(str(tmp_path))
     assert (one["run"], one["commit"], one["kernel"], one["quantity"]) == ("74.json", f"{25:040x}", "b.py::t", "time")
     assert one["change"] == pytest.approx(0.1, abs=0.01)
-    assert one["cause"] == "noise"
+    assert one["cause"] == "unknown"
     assert "no counters were collected" in one["evidence"]
