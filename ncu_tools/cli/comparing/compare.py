@@ -162,7 +162,7 @@ def command(
     code_notes = [code_change] if code_change and output_format != "text" else []
     compared.table.notes = [*([] if how.pairs else _same_runs(runs)), *code_notes, *compared.table.notes]
     if output_format == "text" and only is None and dask is None and how == CompareOptions():
-        compared.sentences += _lever_pulled(runs)
+        _add_lever_pulled(compared, runs)
     outcomes = {
         name: [evaluate(gate, subjects, clocks_anyway=how.anyway) for gate in limits]
         for name, subjects in compared.subjects.items()
@@ -190,12 +190,15 @@ def command(
         raise click.exceptions.Exit(code)
 
 
-def _lever_pulled(runs: tuple[str, ...]) -> list[str]:
-    """The line on the lever pulled between two reports of ncu; [] for all other runs."""
+def _add_lever_pulled(compared: Compared, runs: tuple[str, ...]) -> None:
+    """Add the line on the lever pulled between two reports of ncu, and the command that says more."""
     from ncu_tools.cli.tables.advice.lever_of_change import lever_of_change
 
     base, *new = runs
-    return lever_of_change(base, new[0]) if len(new) == 1 else []
+    found = lever_of_change(base, new[0]) if len(new) == 1 else None
+    if found is not None:
+        compared.sentences.append(found[0])
+        compared.more = found[1]
 
 
 def _same_runs(runs: tuple[str, ...]) -> list[str]:
@@ -272,3 +275,5 @@ def _show_below(compared: Compared) -> None:
     width = terminal_width()
     for number, line in enumerate(map(printable, compared.sentences)):
         click.echo(("" if number else "\n") + (line if width is None else fill(line, width)))
+    if compared.more:
+        click.echo(f"  {printable(compared.more)}")

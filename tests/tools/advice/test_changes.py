@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -159,12 +160,19 @@ class TestHistory:
 
 @pytest.mark.slow
 @needs_shared_reports
-def test_compare_has_a_line_on_the_lever_that_was_pulled(tmp_path: Path) -> None:
+def test_compare_has_a_line_on_the_lever_that_was_pulled_as_advise_has_it_and_the_command_in_one_line(
+    tmp_path: Path,
+) -> None:
     folder = HISTORIES / "armleth__cuda-mlp-inference"
-    reports = [str(folder / name) for name in ("b4d31e__report.ncu-rep.gz", "e4819d__report_v2.ncu-rep.gz")]
-    out = called_here("compare", *reports, cwd=tmp_path).out
+    base, new = (str(folder / name) for name in ("b4d31e__report.ncu-rep.gz", "e4819d__report_v2.ncu-rep.gz"))
+    out = called_here("compare", base, new, cwd=tmp_path).out
     assert "lever pulled on matrix_addition2D:" in out
     assert "28.3 % longer" in out
+    assert f"  ncu-bench advise {base} --against {new}" in out.splitlines()
+    advice = called_here("advise", base, "--against", new, cwd=tmp_path).out
+    said = re.search(r"pulled (\S+):.*?(said to save \d+ to \d+ %, likely \d+ %)", " ".join(advice.split()))
+    assert said is not None
+    assert f"{said[1]} ({said[2]}" in " ".join(out.split())
 
 
 @pytest.mark.slow
@@ -176,7 +184,7 @@ def test_of_several_levers_compare_names_the_one_that_was_said_to_bring_the_near
     reports = [str(folder / name) for name in ("3fce2f__naive.ncu-rep.gz", "1fb295__variant2.ncu-rep.gz")]
     out = " ".join(called_here("compare", *reports, cwd=tmp_path).out.split())
     assert "lever pulled on kernel_conv2d_baseline -> kernel_conv2d_variant2: coalesce (said to save" in out
-    assert "likely 72 %: not as said); 87.7 % saved." in out
+    assert "likely 72 %: as said); 87.7 % saved." in out
 
 
 def test_compare_of_a_report_with_itself_names_no_lever(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from ncu_launch.errors import NcuBenchError
 
 from ncu_tools.advice.advise import Advice, advise
+from ncu_tools.advice.code_of_run import instructions_for_levers
 from ncu_tools.advice.pulled_levers import KernelChangeAdvice, PulledLever, paired
 from ncu_tools.cli.tables.advice.change_text import brought, next_of, said, title_of
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
@@ -21,15 +22,17 @@ WORTH_SAYING = 0.02
 """Least change of a kernel's time."""
 
 
-def lever_of_change(base: str, new: str) -> list[str]:
-    """The line, by counters alone; [] if no lever is found, or a run is not a report of ncu."""
+def lever_of_change(base: str, new: str) -> tuple[str, str] | None:
+    """The line, and the command that says more; None if no lever is found, or a run is not a report of ncu."""
     before, after = (_counted(name) for name in (base, new))
     if before is None or after is None:
-        return []
+        return None
     changes = paired(before.kernels, after.kernels, (normalised_name, normalised_name))
     seen = [one for one in changes if one.pulled and abs(one.brought) >= WORTH_SAYING]
     most = max(seen, key=lambda one: abs(one.brought) * one.old.kernel.total_ns, default=None)
-    return [_line(most, base, new)] if most is not None else []
+    if most is None:
+        return None
+    return _line(most), f"ncu-bench advise {shlex.quote(base)} --against {shlex.quote(new)}"
 
 
 def _counted(name: str) -> Advice | None:
@@ -40,14 +43,15 @@ def _counted(name: str) -> Advice | None:
         launches = load(name).table
     except NcuBenchError:
         return None
-    return advise(launches) if has_counters(launches) and len(launches) <= MOST_LAUNCHES else None
+    if not has_counters(launches) or len(launches) > MOST_LAUNCHES:
+        return None
+    return advise(launches, instructions_for_levers(name, launches.column_names)[0])
 
 
-def _line(one: KernelChangeAdvice, base: str, new: str) -> str:
+def _line(one: KernelChangeAdvice) -> str:
     each = min(one.pulled, key=lambda each: _off(one, each))
     pulled = f"{each.lever} ({said(one, each)})"
-    more = f"ncu-bench advise {shlex.quote(base)} --against {shlex.quote(new)}"
-    return f"lever pulled on {title_of(one)}: {pulled}; {brought(one)}. Next: {next_of(one)}. {more} says more."
+    return f"lever pulled on {title_of(one)}: {pulled}; {brought(one)}. Next: {next_of(one)}. More:"
 
 
 def _off(one: KernelChangeAdvice, each: PulledLever) -> float:

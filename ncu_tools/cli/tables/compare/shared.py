@@ -70,7 +70,8 @@ class CompareRequest:
 class Compared:
     """A comparison to show. `subjects` maps the name of each new side to its subjects of gates.
 
-    `heads` are the lines of the runs above the table, `first` is the sentence on the largest change below them.
+    `heads` are the lines of the runs above the table, `first` is the sentence on the largest change below them, `more`
+    the command below the sentences.
     """
 
     table: Table
@@ -78,6 +79,7 @@ class Compared:
     sentences: list[str] = field(default_factory=list)
     heads: Sequence[Head] = ()
     first: str | None = None
+    more: str | None = None
 
 
 def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, Any]:
