@@ -1,1 +1,1 @@
-"""Where the time of a step goes on each GPU: kernels, copies, communication, and gaps by their causes."""
+"""How each GPU spends a step: kernels, copies, communication, and gaps by cause."""

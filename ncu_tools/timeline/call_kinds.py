@@ -1,4 +1,4 @@
-"""API calls by what they do: wait, allocate, load code, capture, launch; and the numbers that timeline.toml holds."""
+"""Classify API calls by what they do: wait, allocate, load code, capture, launch; by the patterns of timeline.toml."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ ALL = slice(None)
 
 
 def facts() -> dict[str, Any]:
-    """The contents of timeline.toml."""
+    """The contents of timeline.toml: patterns of names, and limits."""
     return table_beside(__file__, "timeline")
 
 
 @lru_cache(maxsize=4096)
 def kind_of_call(name: str) -> str:
-    """What an API call does: one of the kinds of timeline.toml, or other."""
+    """What an API call does: one of the kinds in timeline.toml, or `OTHER_CALL`."""
     return next((kind for kind, pattern in _patterns() if pattern.fullmatch(name)), OTHER_CALL)
 
 
 def calls_of_kind(calls: ApiCalls, *kinds: str, rows: npt.NDArray[Any] | slice = ALL) -> Mask:
-    """Which calls, all or those at `rows`, are of one of these kinds (bool, one per call)."""
+    """Mask of the calls of one of these kinds, among all or those at `rows` (bool, one per call)."""
     chosen = np.array([kind_of_call(name) in kinds for name in calls.names], np.bool_)
     return chosen[calls.name[rows]] if len(calls) else np.zeros(0, np.bool_)
 
 
 def calls_named(calls: ApiCalls, pattern: str) -> Mask:
-    """Which calls have a name that a pattern fully matches (bool, one per call)."""
+    """Mask of the calls whose whole name matches a pattern (bool, one per call)."""
     chosen = np.array([re.fullmatch(pattern, name) is not None for name in calls.names], np.bool_)
     return chosen[calls.name] if len(calls) else np.zeros(0, np.bool_)
 
 
 def names_that_load_data(names: Sequence[str]) -> Mask:
-    """Which names of ranges mean that data are loaded (bool, one per name)."""
+    """Mask of the range names that mean loading of data (bool, one per name)."""
     pattern = re.compile(facts()["data_loading"]["pattern"])
     return np.array([pattern.search(name) is not None for name in names], np.bool_)
 

@@ -1,4 +1,4 @@
-"""Kernels that communicate: which they are, their bytes and bus bandwidth, and those that took unusually long."""
+"""Communication kernels: their bytes, bus bandwidth, and outliers in time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ncu_tools.timeline.intervals import IntervalSet
 
 
 def is_communication(name: str) -> bool:
-    """Whether a kernel of this name moves data between GPUs: its category says so."""
+    """True if a kernel of this name moves data between GPUs, by its category."""
     return category_of(name) == COMMUNICATION
 
 
 @dataclass(frozen=True)
 class CollectiveSum:
-    """Collectives of one kind and size on one GPU. Times in ns, bytes of the whole collective, None if not recorded.
+    """Collectives of one kind and size on one GPU. Times in ns, bytes of the whole collective; None if not recorded.
 
-    `time_ns` is that within what is looked at; the others are of whole collectives, also of those that reach beyond it.
-    `bus_bytes_per_s` is that of the median by the convention of nccl-tests: a lower bound, because a collective also
-    waits for the slowest rank. `outliers` took more than twice the median, None where sizes are not known, which may
-    be the reason; `longest_start_ns` is when the longest began.
+    `time_ns` is the time within the window; all other values are of whole collectives, even if they reach beyond it.
+    `bus_bytes_per_s` is that of the median time, by the convention of nccl-tests: a lower bound, because a collective
+    also waits for the slowest rank. `outliers` counts those that took much longer than the median (`timeline.toml`);
+    None if sizes are unknown, which may explain them. `longest_start_ns` is when the longest one began.
     """
 
     name: str
@@ -44,7 +44,7 @@ class CollectiveSum:
 
 
 def collectives_on(activity: Activity, rows: Sequence[int], window: IntervalSet) -> list[CollectiveSum]:
-    """The collectives among the operations `rows`, summed by kind and size, by time within `window`, longest first."""
+    """The collectives among the operations `rows`, summed by kind and size; by time within `window`, longest first."""
     operations = activity.operations
     groups: dict[tuple[str, str, str, int | None, int | None], list[int]] = {}
     for row in rows:
@@ -69,20 +69,20 @@ def collectives_on(activity: Activity, rows: Sequence[int], window: IntervalSet)
 
 
 def _outliers(times: Sequence[int], middle: float) -> int:
-    """How many of the times are far above the median; 0 of a few, which have none to speak of."""
+    """Number of times far above the median; 0 if there are too few times for outliers."""
     limits = facts()["outlier"]
     return sum(time > limits["times_median"] * middle for time in times) if len(times) >= limits["least"] else 0
 
 
 def _collective_kind(name: str) -> tuple[str, str]:
-    """The title of a collective, and the factor of its bus bandwidth as timeline.toml writes it."""
+    """The title of a collective, and the factor of its bus bandwidth as in timeline.toml ("" if unknown)."""
     plain = name.replace("-", "_").replace("/", "_")
     found = next((one for one in facts()["collective"] if re.search(one["pattern"], plain)), None)
     return (found["title"], found["factor"]) if found else ("communication", "")
 
 
 def _scale(factor: str, ranks: int | None) -> float | None:
-    """The factor of bus bandwidth for so many ranks; None where they are not known."""
+    """The factor of bus bandwidth for `ranks` ranks; None if unknown."""
     if factor == "1":
         return 1.0
     if ranks is None or ranks < 2 or not factor:

@@ -1,4 +1,4 @@
-"""Copies of one GPU by direction and kind of memory: bytes, rate, and how much of their time no kernel hides."""
+"""Copies of one GPU by direction and memory: bytes, rate, and the time that no kernel overlaps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from ncu_tools.timeline.intervals import IntervalSet
 
 @dataclass(frozen=True)
 class CopySum:
-    """Copies of one direction and memory. `bytes` and the rate are None where the size of one is not known.
+    """Copies of one direction and kind of memory. `bytes` and the rate are None if the size of any is unknown.
 
-    `busy_ns` is the time in which at least one ran; `exposed_ns` the part in which no kernel ran. Of copies that reach
-    beyond the time looked at, these are the parts within, and `bytes` and the rate those of the whole copies: bytes
-    over the time in which at least one ran. `link_share` is the rate against the peak of the link that the direction
-    takes, where that is known.
+    `busy_ns` is the time in which at least one copy ran, `exposed_ns` the part without a kernel; both only within the
+    window. `bytes` and the rate are of whole copies: bytes over the time in which at least one ran. `link_share` is the
+    rate over the peak of the link in this direction, if known.
     """
 
     direction: str
@@ -35,9 +34,9 @@ class CopySum:
 def copies_on(
     operations: GpuOperations, window: IntervalSet, exposed: IntervalSet, links: Mapping[str, float]
 ) -> list[CopySum]:
-    """The copies among `operations` that ran in `window`, by time, longest first.
+    """The copies among `operations` that ran in `window`, the longest busy time first.
 
-    `exposed`: when copies run and no kernel does. `links`: peak in B/s by direction.
+    `exposed` are the times in which copies run without a kernel; `links` are peaks in B/s by direction.
     """
     rows = np.flatnonzero((operations.kind == MEMCPY) & window.touches(operations.start, operations.end))
     keys = np.stack([operations.direction, operations.source_memory, operations.destination_memory])[:, rows]

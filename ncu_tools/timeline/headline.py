@@ -1,7 +1,7 @@
-"""What is said first of a timeline: the verdict on the typical step of each GPU, and what could save most.
+"""The headline of a timeline: the verdict on the typical step of each GPU, and what could save most.
 
-Where there are steps, the one of median length speaks for all: it is free of the first one's start. Else the whole
-recording does. The terminal, the page, the digest and JSON have the same words from here.
+The step of median length stands for all steps, since the first one is often slow to start; without steps, the whole
+recording does. The terminal, the page, the digest and JSON share these words.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from ncu_tools.timeline.timeline import GpuTimeline, Timeline, timeline
 from ncu_tools.timeline.verdict import COMMUNICATION, COPY, HOST, KERNELS, LAUNCHES, PARTS, bound_words
 
 _PYTHON = re.compile(r"(?:.*/)?(?P<file>[^/]+)\((?P<line>\d+)\): (?P<function>.+)")
-"""A Python function as traces name it: "transformers/pipelines/base.py(1266): forward"."""
+"""A Python function as named in traces: "transformers/pipelines/base.py(1266): forward"."""
 
 
 MOST_LAUNCHES = 1_000_000
-"""A run of more launches has no timeline beside its kernels, which would take as long again to read."""
+"""Most launches of a run with a timeline beside its kernels: reading more again would take too long."""
 
 
 def timeline_of(name: str, table: pa.Table) -> Timeline | None:
-    """The timeline of the recording that a run's table of launches came from; None for other runs, and without one."""
+    """The timeline of the recording behind a run's table of launches; None for other runs, or without recording."""
     is_recorded = bool(TIMELINES & set(tables.words(table, "source")))
     if not is_recorded or len(table) > MOST_LAUNCHES or not is_here(name):
         return None
     try:
         return timeline(load_activity(name))
-    except NcuBenchError:  # its kernels are told all the same
+    except NcuBenchError:  # the kernels are shown nevertheless
         return None
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The verdict on a GPU: `heading` is "GPU 0 of process 7: copy-bound", `text` a sentence, `evidence` more."""
+    """The verdict on a GPU: `heading` such as "GPU 0 of process 7: copy-bound", `text` a sentence, and evidence."""
 
     gpu: GpuTimeline
     step: TimelineStep
@@ -54,7 +54,7 @@ class Headline:
 
 
 def headline(gpu: GpuTimeline) -> Headline:
-    """The verdict on a GPU's typical step, with that on the whole recording below it; without steps on the latter."""
+    """The verdict on a GPU's typical step, followed by that on the whole recording; without steps only the latter."""
     step = gpu.typical
     if step is None:
         return Headline(gpu, gpu.whole, *verdict_words(gpu, gpu.whole), gpu.whole.verdict.evidence)
@@ -64,7 +64,7 @@ def headline(gpu: GpuTimeline) -> Headline:
 
 
 def verdict_words(gpu: GpuTimeline, step: TimelineStep) -> tuple[str, str]:
-    """The verdict on a step as a heading and its sentence: "GPU 0 of process 7: copy-bound", "of 3 ms, 97 % is ..."."""
+    """The verdict on a step as a heading and a sentence: "GPU 0 of process 7: copy-bound", "of 3 ms, 97 % is ..."."""
     of_process = "" if gpu.process is None else f" of process {gpu.process}"
     words = bound_words(step.verdict.bound, step.causes)
     return f"{gpu.title}{of_process}: {words}", f"of {duration(step.span_ns)}, {step.verdict.why}"
@@ -77,12 +77,12 @@ def _which(gpu: GpuTimeline, step: TimelineStep) -> str:
 
 
 def _noun(gpu: GpuTimeline) -> str:
-    """What a step is called: a sequence of kernels that repeats may be a layer."""
+    """The noun for steps: "repetition" if they were found as repeating kernels, which may be layers; else "step"."""
     return "repetition" if gpu.steps[0].name.startswith(REPETITION) else "step"
 
 
 def _others(gpu: GpuTimeline) -> list[str]:
-    """What bounds all steps, where it is not the same in each."""
+    """A sentence on what bounds each of all steps, if it differs between them; else []."""
     counts = Counter(bound_words(step.verdict.bound, {}) for step in gpu.steps)
     if len(counts) == 1:
         return []
@@ -93,7 +93,7 @@ def _others(gpu: GpuTimeline) -> list[str]:
 
 
 def _on_the_whole(whole: TimelineStep) -> tuple[str, ...]:
-    """The verdict on the whole recording, with the rates of copies or collectives where these bound it."""
+    """The verdict on the whole recording, with rates of copies or collectives if these bound it."""
     verdict = whole.verdict
     words = bound_words(verdict.bound, whole.causes)
     rates = verdict.evidence if verdict.bound in (COPY, COMMUNICATION) else ()
@@ -101,7 +101,7 @@ def _on_the_whole(whole: TimelineStep) -> tuple[str, ...]:
 
 
 def first_sentence(found: Timeline) -> str | None:
-    """What could save most, in a sentence: "host: 268.8 ms of a 390.7 ms step wait for preprocess in ..."."""
+    """The largest possible saving in a sentence: "host: 268.8 ms of a 390.7 ms step wait for preprocess in ..."."""
     decided = [one for one in map(headline, found.gpus) if one.step.verdict.bound is not None]
     if not decided:
         return None
@@ -124,7 +124,7 @@ def _sentence(one: Headline) -> str:
 
 
 def _waited_for(one: Headline, of: str) -> str:
-    """The longest wait where it is most of the host's time, else the causes of all of it and where the longest was."""
+    """The longest wait if it is most of the host's time; else the main causes of that time, and the longest wait."""
     own = {cause: time for cause, time in one.step.causes.items() if cause in PARTS[HOST]}
     longest = next((gap for gap in longest_gaps_of(one) if gap.cause in own), None)
     total = one.step.verdict.bound_ns
@@ -139,25 +139,25 @@ def _waited_for(one: Headline, of: str) -> str:
 
 
 def longest_gaps_of(one: Headline) -> list[LongGap]:
-    """The longest gaps of what a headline is of, longest first."""
+    """The longest gaps of the step, or recording, that the headline describes; the longest first."""
     return one.gpu.longest_of_typical if one.gpu.steps else one.gpu.longest
 
 
 def _place(one: Headline, gap: LongGap) -> str:
-    """The range of the host in a gap; "" where it is not known, or the step itself."""
+    """The host range of a gap, in words; "" if it is unknown or the step itself."""
     return "" if gap.host_range in (None, one.step.name) else range_words(gap.host_range or "")
 
 
 def range_words(name: str) -> str:
-    """A range of the host as words: of a Python function "preprocess in image_processing_videomae.py:235"."""
+    """A host range in words; for a Python function "preprocess in image_processing_videomae.py:235"."""
     found = _PYTHON.fullmatch(name)
     return f"{found['function']} in {found['file']}:{found['line']}" if found else name
 
 
 def longest_waits(one: Headline, most: int) -> list[str]:
-    """The longest times that a GPU waited for the host, each with where the host was; of like ones the longest.
+    """The longest waits of a GPU for the host, each with the place on the host; equal places only once.
 
-    A wait of a share of the step that is printed as 0.0 % is none.
+    Waits whose share of the step rounds to 0.0 % are left out.
     """
     of_host = (*PARTS[HOST], *PARTS[LAUNCHES])
     found: dict[str, str] = {}

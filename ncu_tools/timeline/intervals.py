@@ -13,25 +13,25 @@ Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 AT_ONCE = 1 << 17
-"""Intervals that are united, or held against others, at once: what is made meanwhile takes several times as much."""
+"""Number of intervals combined at once, since intermediate arrays take several times their memory."""
 
 
 def grouped(number: npt.NDArray[Any]) -> list[Integers]:
-    """The rows of each number of a column, in order of the numbers."""
+    """The row numbers of each distinct value in a column, in ascending order of the values."""
     rows = np.argsort(number, kind="stable")
     return np.split(rows, np.flatnonzero(np.diff(number[rows])) + 1) if len(rows) else []
 
 
 @dataclass(frozen=True)
 class IntervalSet:
-    """Half-open intervals [start, end), int64 ns, sorted, each at least 1 ns long and apart from the next."""
+    """A set of moments as half-open intervals [start, end) in int64 ns: sorted, at least 1 ns long, not touching."""
 
     start: Integers
     end: Integers
 
     @classmethod
     def union_of(cls, start: Integers, end: Integers) -> IntervalSet:
-        """All moments in any of the intervals, which may overlap; those without length are left out."""
+        """The union of intervals, which may overlap; empty intervals are left out."""
         some = end > start
         if not some.all():
             start, end = start[some], end[some]
@@ -47,7 +47,7 @@ class IntervalSet:
 
     @classmethod
     def union_at(cls, start: Integers, end: Integers, rows: npt.NDArray[Any]) -> IntervalSet:
-        """All moments in any of the intervals at some rows, of which there may be millions."""
+        """The union of the intervals in some rows, in blocks, since there may be millions."""
         blocks = [rows[first : first + AT_ONCE] for first in range(0, len(rows), AT_ONCE)]
         return cls._joined([cls.union_of(start[block], end[block]) for block in blocks])
 
@@ -61,12 +61,12 @@ class IntervalSet:
 
     @classmethod
     def between(cls, start: int, end: int) -> IntervalSet:
-        """One interval."""
+        """The set of one interval."""
         return cls.union_of(np.array([start], np.int64), np.array([end], np.int64))
 
     @classmethod
     def only_in_one(cls, sets: Sequence[IntervalSet]) -> IntervalSet:
-        """The moments that belong to one of some sets and to no other."""
+        """The moments that belong to exactly one of the sets."""
         edges = np.concatenate([*(one.start for one in sets), *(one.end for one in sets)] or [NOTHING.start])
         order = np.argsort(edges, kind="stable")
         sets_there = np.cumsum(np.where(order < len(edges) // 2, 1, -1))
@@ -92,11 +92,11 @@ class IntervalSet:
         return self._where(other, lambda here, there: here & ~there)
 
     def within(self, start: Integers, end: Integers) -> Integers:
-        """How many ns of each interval [start, end) belong to the set (int64, one per interval)."""
+        """The length in ns of the set within each interval [start, end) (int64, one per interval)."""
         return self.before(end) - self.before(start)
 
     def before(self, moments: Integers) -> Integers:
-        """How many ns of the set lie before each moment (int64, one per moment)."""
+        """The length in ns of the set before each moment (int64, one per moment)."""
         if not len(self):
             return np.zeros(len(moments), np.int64)
         lengths = self.end - self.start
@@ -106,7 +106,7 @@ class IntervalSet:
         return np.where(place > 0, passed[place] - inside, 0)
 
     def holds(self, moments: Integers) -> Mask:
-        """Whether each moment belongs to the set (bool, one per moment)."""
+        """Mask of the moments that belong to the set (bool, one per moment)."""
         if not len(self):
             return np.zeros(len(moments), np.bool_)
         place = np.searchsorted(self.start, moments, side="right")
@@ -114,12 +114,12 @@ class IntervalSet:
         return inside
 
     def touches(self, start: Integers, end: Integers) -> Mask:
-        """Whether each span, from a start to an end, begins in the set or reaches into it (bool, one per span)."""
+        """Mask of the spans from `start` to `end` that begin in the set or reach into it (bool, one per span)."""
         reaches: Mask = np.searchsorted(self.start, end) > np.searchsorted(self.start, start, side="right")
         return self.holds(start) | reaches
 
     def _where(self, other: IntervalSet, rule: Callable[[Mask, Mask], Mask]) -> IntervalSet:
-        """The moments of this set for which `rule` holds of being in it and in the other; it is false outside of it."""
+        """The moments of this set at which `rule` is true of being in this set and in the other set."""
         parts = []
         for first in range(0, len(self), AT_ONCE):
             mine = IntervalSet(self.start[first : first + AT_ONCE], self.end[first : first + AT_ONCE])

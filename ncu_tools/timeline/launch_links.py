@@ -1,7 +1,7 @@
-"""Which API call launched each operation, and what a recording says of that which cannot be right.
+"""Link each operation to the API call that launched it, and reject links that are impossible.
 
-Records are lost where a profiler's buffers run out, numbers are shared where it mixes them up, and clocks of GPU and
-host may disagree. What cannot be right is not believed: its gaps have no cause, and a note says so.
+Profilers lose records when their buffers run out, may mix up correlation ids, and clocks of GPU and host may disagree.
+Impossible links are dropped: the gaps concerned have an unknown cause, and a note says so.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ncu_tools.timeline.intervals import Mask
 
 @dataclass(frozen=True)
 class LaunchLinks:
-    """The row of the API call of each operation, -1 for unknown.
+    """The row of the API call that launched each operation, -1 if unknown.
 
-    `lost` are, by process, the moments of launches whose operations have no record, in order.
+    `lost` are by process the times of launches whose operations have no record, in order.
     """
 
     call: Integers
@@ -31,7 +31,7 @@ class LaunchLinks:
     notes: tuple[str, ...] = ()
 
     def lost_by(self, process: int) -> Integers:
-        """The moments of launches without a record of a process; of all where no process is known."""
+        """The times of a process's launches without a record; of all processes if the process is unknown."""
         if process == MISSING and self.lost:
             return np.sort(np.concatenate(list(self.lost.values())))
         return self.lost.get(process, np.zeros(0, np.int64))
@@ -43,7 +43,7 @@ def launching_calls(activity: Activity) -> Integers:
 
 
 def launch_links(activity: Activity) -> LaunchLinks:
-    """The calls of all operations as far as they can be right, launches without a record, and notes on both."""
+    """The plausible links of all operations to calls, the launches without a record, and notes on both."""
     call = launching_call(activity.operations, activity.calls)
     if not len(activity.calls) or not len(activity.operations):
         return LaunchLinks(call)
@@ -54,7 +54,7 @@ def launch_links(activity: Activity) -> LaunchLinks:
 
 
 def _before_their_call(activity: Activity, call: Integers) -> tuple[Mask, list[str]]:
-    """Operations that begin before the call that is said to have launched them; all of a process where most do."""
+    """Mask of operations that begin before the call that launched them; all of a process if most of its do."""
     operations = activity.operations
     known = call >= 0
     ahead = np.where(known, activity.calls.start[call] - operations.start, 0)
@@ -76,7 +76,7 @@ def _before_their_call(activity: Activity, call: Integers) -> tuple[Mask, list[s
 
 
 def _sharing_a_call(activity: Activity, call: Integers) -> tuple[Mask, list[str]]:
-    """Kernels that have the number of a call that launches one kernel, where several have it."""
+    """Mask of kernels that share the correlation id of a call that launches only one kernel."""
     of_one = calls_named(activity.calls, facts()["impossible"]["kernel_launch"])
     kernels = (activity.operations.kind == KERNEL) & (activity.operations.graph_node == MISSING) & (call >= 0)
     kernels[kernels] = of_one[call[kernels]]
@@ -93,11 +93,11 @@ def _sharing_a_call(activity: Activity, call: Integers) -> tuple[Mask, list[str]
 
 
 def _lost_launches(activity: Activity, call: Integers, shared: Mask) -> tuple[dict[int, Integers], list[str]]:
-    """The launches of each process without a record, but for those that may still have stood in the queue at the end.
+    """The launches of each process without a record, except those that may have been queued when the recording ended.
 
-    These are the ones so near to the end as any launch took to begin, and those behind the last one with a record.
-    Launches that a capture records run nothing, and those without a number nothing that is looked at. As many as
-    kernels that have the number of another launch are not lost.
+    Those are the launches as near to the end as any launch took to begin, and those after the last launch with a
+    record. Launches captured into a graph run nothing, and launches without a correlation id are unknown. Up to as many
+    launches as kernels have another launch's id are not lost.
     """
     calls, limits = activity.calls, facts()["impossible"]
     launches = calls_named(calls, limits["kernel_launch"]) | calls_named(calls, limits["graph_launch"])
@@ -120,14 +120,14 @@ def _lost_launches(activity: Activity, call: Integers, shared: Mask) -> tuple[di
 
 
 def _are_among(values: Integers, others: Integers) -> Mask:
-    """Which values are among the others; `np.isin` takes twice the memory and more time."""
+    """Mask of `values` that are among `others`; `np.isin` takes twice the memory and more time."""
     known = np.sort(others)
     found: Mask = known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
     return found
 
 
 def _last_that_ran(activity: Activity, call: Integers, process: int) -> int:
-    """The moment up to which launches of a process ran; later ones may have stood in the queue at the end."""
+    """The time until which all launches of a process have run; later ones may still have been queued."""
     mine = (call >= 0) & (activity.operations.process == process)
     if not mine.any():
         return int(activity.calls.start[0]) - 1
@@ -137,7 +137,7 @@ def _last_that_ran(activity: Activity, call: Integers, process: int) -> int:
 
 
 def _captured(activity: Activity, process: int) -> Mask:
-    """Which API calls of a process were made while their thread captured a graph."""
+    """Mask of a process's API calls that were made while their thread captured a graph."""
     calls = activity.calls
     found = np.zeros(len(calls), np.bool_)
     for thread in sorted({thread for one, thread in calls.owners if one == process}):

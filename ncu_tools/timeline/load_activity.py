@@ -1,4 +1,4 @@
-"""The recording that a user names: a file of nsys or of PyTorch's profiler, a run folder, or a table of launches."""
+"""Load the recording at a path: a file of nsys or PyTorch's profiler, a run folder, or a table of launches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ncu_parsers.timelines.activity.activity import Activity, Window
 
 TIMELINE_FOLDER = "timeline"
-"""In a run folder of ncu, the run of nsys that preceded it."""
+"""In a run folder of ncu, the folder with the preceding run of nsys."""
 
 
 def load_activity(
@@ -31,12 +31,12 @@ def load_activity(
     trim: Window | None = None,
     whole_names: bool = False,
 ) -> Activity:
-    """Read the recording that `path` names.
+    """Read the recording at `path`.
 
-    Of a run folder the recording itself is read where it is there, else its table of launches. Of nsys's databases only
-    the time of `trim` is read (ns since the first operation or API call), and names of ranges are without the numbers
-    of PyTorch's `emit_nvtx` unless `whole_names`. Raises `NcuBenchError` where nothing is a timeline or it takes more
-    memory than the limit, `WrongUsage` where a folder holds several.
+    For a run folder this is its recording, or its table of launches if it has none. With `trim` (ns since the first
+    operation or API call), only that time of nsys's databases is read. Range names lack the numbers of PyTorch's
+    `emit_nvtx`, except with `whole_names`. Raises `NcuBenchError` if there is no timeline or it exceeds the memory
+    limit, `WrongUsage` if a folder holds several.
     """
     from ncu_parsers.parse.file_kinds import activity_reader_of
     from ncu_parsers.parse.report_files import find_sources
@@ -69,7 +69,7 @@ def load_activity(
 
 
 def load_power(path: str) -> dict[str, list[PowerReading]]:
-    """The readings of each GPU's power in the run folder that `path` names; {} where there are none."""
+    """The power readings of each GPU in a run folder; {} if there are none."""
     from ncu_launch.profilers.sampling.power_readings import read_readings
 
     folder = Path(path)
@@ -77,7 +77,7 @@ def load_power(path: str) -> dict[str, list[PowerReading]]:
 
 
 def sampled_timeline_in(run: str) -> Source | None:
-    """The recording that a file is, or the only one that is in a run folder; None if it is anything else."""
+    """The recording in a file, or the only one in a run folder; None for anything else."""
     from ncu_parsers.sources.sources import Source
 
     if not Path(run).is_dir():
@@ -90,7 +90,7 @@ def sampled_timeline_in(run: str) -> Source | None:
 
 
 def is_recording(path: str) -> bool:
-    """Whether a file is a timeline, or a run folder holds one."""
+    """True if a file is a timeline, or a run folder holds one."""
     from ncu_parsers.sources.sources import Source
 
     if not Path(path).is_dir():
@@ -102,7 +102,7 @@ def is_recording(path: str) -> bool:
 
 
 def _recording_in(folder: Path) -> Source | None:
-    """The recording in a folder; None if a table of launches is all there is."""
+    """The recording in a folder; None if it has only a table of launches."""
     from ncu_parsers.parse.report_files import has_report_suffix
     from ncu_parsers.sources.nsys_siblings import drop_repeats
     from ncu_parsers.sources.sources import Source
@@ -123,7 +123,7 @@ def _recording_in(folder: Path) -> Source | None:
 
 
 def _files_of(folder: Path) -> Iterator[Iterable[Path]]:
-    """Where a folder may hold its recording, the likeliest place first; below it, as JAX writes, if it is no run."""
+    """Where a folder may hold its recording, likeliest place first; if it is no run, also below it, as for JAX."""
     for place in (folder / REPORTS, folder, folder / TIMELINE_FOLDER / REPORTS, folder / TIMELINE_FOLDER):
         if place.is_dir():
             yield place.iterdir()
@@ -132,7 +132,7 @@ def _files_of(folder: Path) -> Iterator[Iterable[Path]]:
 
 
 def _is_recording(file: str) -> bool:
-    """True for a recording; of JSON only a trace is one, as a run folder holds other JSON."""
+    """True for the file of a recording; a JSON file must be a trace, since run folders hold other JSON files."""
     from ncu_parsers.parse.report_files import is_what_its_name_says
     from ncu_parsers.sources.sources import Source
 
@@ -140,7 +140,7 @@ def _is_recording(file: str) -> bool:
 
 
 def _timeline_kind(source: Source) -> FileKind | None:
-    """The kind of a timeline's file; None for other files and those that cannot be opened."""
+    """The kind of a timeline's file; None for other or unreadable files."""
     from ncu_parsers.parse.file_kinds import kind_of
 
     try:
@@ -163,7 +163,7 @@ def _of_launches(path: str) -> Activity:
 
 
 def _recordings_of_one_gpu(table: pa.Table) -> list[str]:
-    """The recordings of a table that have the same GPU of a process, each in a time of its own; [] if none have."""
+    """The recordings in a table that use the same GPU of a process, so cannot be one timeline; [] if none do."""
     from ncu_parsers.schema import tables
 
     if not tables.has_column(table, "report"):

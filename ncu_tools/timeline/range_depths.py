@@ -1,4 +1,4 @@
-"""Ranges and calls of host threads as rows of boxes: on which row of its thread each one has room."""
+"""Layout of a thread's ranges and calls as boxes: the row of each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import count
 
 
 def rows_of_threads(owners: Sequence[Hashable], starts: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """The first row of its thread in which each slice follows or nests in the others, from 0 on.
+    """The first row of its thread, from 0, in which each slice follows the others or nests in them.
 
-    Slices are ordered by start, the longer first. A viewer that nests slices itself drops those that only overlap.
+    Slices must be ordered by start, longer first. Viewers that nest slices themselves drop those that overlap partly.
     """
     rows: dict[Hashable, list[list[int]]] = {}
     found = []
@@ -29,9 +29,9 @@ def rows_of_threads(owners: Sequence[Hashable], starts: Sequence[int], ends: Seq
 
 
 def nested_depths(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """The first row, from 0 on, on which no other slice of one thread is open at the start of each: its depth.
+    """The first row, from 0, that is free at the start of each slice of one thread: its depth.
 
-    Slices are ordered by start, the longer first. Slices that only overlap lie on different rows too.
+    Slices must be ordered by start, longer first. Partly overlapping slices get different rows, too.
     """
     until: list[int] = []
     found = []

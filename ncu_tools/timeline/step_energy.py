@@ -1,7 +1,7 @@
-"""Power of a GPU that was sampled while its steps ran, and the energy that follows from it.
+"""Sampled power of a GPU during its steps, and the resulting energy.
 
-A reading is taken some ten times a second, and on most GPUs it is a mean over the last second: of steps shorter than
-that the energy is smeared over its neighbours. Nothing is said of a step with fewer than two readings.
+Power is read about ten times a second, and on most GPUs a reading is a mean over the last second, so energy of shorter
+steps is smeared over their neighbours. Steps with fewer than two readings get no energy.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ RECORDED_POWER = (
     "~ is what the driver told the profiler of the GPU's power: energy is the mean power of the readings in a step "
     "times its time; a reading may be a mean over up to a second, and steps with fewer than two have none"
 )
-"""The note on power that a recording itself holds."""
+"""The note on power readings that come from the recording itself."""
 
 
 @dataclass(frozen=True)
 class StepEnergy:
-    """What was sampled of a GPU in one step.
+    """Power and energy of a GPU in one step.
 
-    `power_w` is the mean by trapezoids from the first of the `readings` in the step to the last one, which are
-    `sampled_s` apart; `energy_j` is that times the span of the step. The clock is a mean, the temperature the highest.
+    `power_w` is the trapezoidal mean between the first and the last of the `readings` in the step, which are
+    `sampled_s` apart; `energy_j` is that times the step's span. The clock is a mean, the temperature the maximum.
     """
 
     energy_j: float
@@ -44,9 +44,9 @@ class StepEnergy:
 
 
 def energy_between(readings: Sequence[PowerReading], start_ns: int, end_ns: int) -> StepEnergy | None:
-    """The energy of a GPU from `start_ns` to `end_ns` (since 1970) by its readings, which are in order.
+    """The energy of a GPU from `start_ns` to `end_ns` (since 1970), from its readings in order of time.
 
-    None with fewer than two of them in this time.
+    None if fewer than two readings lie in this time.
     """
     own = [(one.utc_ns, one.power_w, one) for one in readings if start_ns <= one.utc_ns < end_ns]
     powers = [(at, power) for at, power, _ in own if power is not None]
@@ -68,9 +68,9 @@ def energy_between(readings: Sequence[PowerReading], start_ns: int, end_ns: int)
 def readings_of(
     activity: Activity, gpu: tuple[int, int], power: Mapping[str, Sequence[PowerReading]]
 ) -> list[PowerReading]:
-    """The readings of the GPU that a process calls by a device number: those of the same UUID.
+    """The readings of the GPU with a process and device number, matched by UUID.
 
-    Where either side has none, those of the only GPU that was read, if the recording has one GPU too.
+    If either side lacks UUIDs, they are matched only if one GPU was read and the recording has one GPU.
     """
     wanted = _plain(activity.uuids.get(gpu))
     known = {_plain(some[0].uuid): some for some in power.values() if some}
@@ -80,7 +80,7 @@ def readings_of(
 
 
 def recorded_readings(activity: Activity, gpu: tuple[int, int]) -> list[PowerReading]:
-    """The readings of a GPU in the recording itself, whose `utc_ns` are ns of the recording; [] if it has none."""
+    """The readings of a GPU in the recording itself, with `utc_ns` in ns of the recording; [] if it has none."""
     samples = activity.sampled.environment.get(activity.sampled.number(*gpu))
     if samples is None:
         return []
@@ -99,12 +99,12 @@ def recorded_readings(activity: Activity, gpu: tuple[int, int]) -> list[PowerRea
 
 
 def _plain(uuid: str | None) -> str | None:
-    """nsys writes a GPU's UUID without the "GPU-" in front of it."""
+    """A GPU's UUID in lower case without "GPU-", which nsys leaves out."""
     return None if uuid is None else uuid.removeprefix("GPU-").lower()
 
 
 def power_of_whole_run(power: Mapping[str, Sequence[PowerReading]]) -> list[str]:
-    """Mean power and energy of each GPU over all of its readings, a sentence each; none of a GPU with one reading."""
+    """A sentence per GPU with mean power and energy over all its readings; none for a GPU with one reading."""
     readings = {
         gpu: [
             NvmlReading(
@@ -123,7 +123,7 @@ def power_of_whole_run(power: Mapping[str, Sequence[PowerReading]]) -> list[str]
 
 
 def power_note(power: Mapping[str, Sequence[PowerReading]]) -> str:
-    """How often and for how long power was read, in a sentence."""
+    """A sentence on how often, how long and on how many GPUs power was sampled."""
     some = [readings for readings in power.values() if len(readings) > 1]
     seconds = max((one[-1].utc_ns - one[0].utc_ns) / NS_PER_S for one in some)
     rates = [(len(one) - 1) / ((one[-1].utc_ns - one[0].utc_ns) / NS_PER_S) for one in some]

@@ -1,9 +1,8 @@
 """The steps of a recording, the window of each on a GPU, and what the GPU did in it.
 
-A step is a range of the host. Its window on a GPU begins when the host is in the range and what was launched before it
-is done, at the latest with its first operation; it ends with its last operation or with the range, whichever is later,
-at the latest where the next step begins. Which operations are of a step is said by the times of the API calls that
-launched them.
+A step is a range of the host; operations belong to the step in which the host launched them. A step's window on a GPU
+begins once the host is in the range and earlier launched work is done, at the latest with the step's first operation.
+It ends with the step's last operation or the range, whichever is later, but not after the next step begins.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ from ncu_tools.timeline.verdict import StepVerdict, metrics_of, verdict_of
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
 LAUNCHER_ITERATION = re.compile(r"iteration (\d+)")
 REPEATED, REPEATS_NEEDED, PERIOD_NEEDED = 2 / 3, 3, 2
-"""A kernel marks steps if this share of what lies between its launches is the same sequence of kernels."""
+"""Steps by repetition: least share and number of equal sequences between launches of a kernel; their least length."""
 
 WHOLE, REPETITION = "whole recording", "repetition"
 BEHIND_EARLIER_WORK = "behind earlier work"
 LEAST_CUT = 0.05
-"""A recording is cut to its steps if at least this share of it lies outside; most of a GPU's work outside of one."""
+"""Least share of a recording outside its steps for it to be cut to them; most of a GPU's work outside them."""
 
 
 @dataclass(frozen=True)
 class StepRanges:
-    """Ranges of one process that are its steps, in order of their starts, none within another of its thread."""
+    """The ranges of one process that are steps, ordered by start; within a thread, none contains another."""
 
     names: list[str]
     thread: Integers
@@ -68,10 +67,10 @@ class StepWindow:
 
 
 def step_ranges(ranges: HostRanges, process: int, pattern: re.Pattern[str] | None) -> tuple[StepRanges, str] | None:
-    """The ranges of a process that are its steps, and how they were found; None without such ranges.
+    """The ranges of a process that are steps, and how they were found; None if there are none.
 
-    With `pattern`, ranges whose name it matches; else the steps of PyTorch's profiler, or the iterations of our
-    launcher.
+    With `pattern`, steps are ranges whose names match it; else the steps of PyTorch's profiler, or our launcher's
+    iterations.
     """
     wanted = [(pattern, "ranges that --step names")] if pattern is not None else [
         (PROFILER_STEP, "steps of PyTorch's profiler (ProfilerStep#)"),
@@ -82,7 +81,7 @@ def step_ranges(ranges: HostRanges, process: int, pattern: re.Pattern[str] | Non
         named = np.array([match(name) is not None for name in ranges.names], np.bool_)
         if not named.any():
             continue
-        # The library's calls are no steps, and Python functions only where the user names them.
+        # calls of the OS are never steps, Python functions only if the user names them
         kinds = ranges.kind != OS_CALL if pattern is not None else np.isin(ranges.kind, (NVTX, ANNOTATION))
         rows = np.flatnonzero(named[ranges.name] & kinds & ranges.of_process(process) & (ranges.end > ranges.start))
         if len(rows):
@@ -91,7 +90,7 @@ def step_ranges(ranges: HostRanges, process: int, pattern: re.Pattern[str] | Non
 
 
 def _outermost(ranges: HostRanges, rows: Integers) -> StepRanges:
-    """Of ranges in order of their starts, the longer first, those that end behind all before them of their thread."""
+    """The outermost of a process's ranges, which are ordered by start, longer first."""
     is_kept = np.zeros(len(rows), np.bool_)
     threads = ranges.at(rows).thread
     for thread in np.unique(threads).tolist():
@@ -106,7 +105,7 @@ def _outermost(ranges: HostRanges, rows: Integers) -> StepRanges:
 
 @dataclass(frozen=True)
 class LaunchTimes:
-    """When and by which thread each operation of a GPU was launched; `MISSING` is not known."""
+    """When, and by which thread, each operation of a GPU was launched; `MISSING` if unknown."""
 
     at: Integers
     thread: Integers
@@ -115,9 +114,9 @@ class LaunchTimes:
 def windows_of_ranges(
     steps: StepRanges, operations: GpuOperations, launched: LaunchTimes
 ) -> tuple[list[StepWindow], list[str]]:
-    """The window of each step on the GPU of `operations`, and what is to be said of those that overlap.
+    """The window of each step on the GPU of `operations`, and notes on steps that overlap or are left out.
 
-    Where no launch is known at all, a window is the step's range itself. Steps without an operation here are left out.
+    If no launch is known, the window is the step's range. Steps without an operation on this GPU are left out.
     """
     if (launched.at == MISSING).all():
         start, end, shown = steps.start, steps.end, np.arange(len(steps.start))
@@ -148,7 +147,7 @@ def _without_work(steps: int, shown: int) -> list[str]:
 
 
 def typical_step(steps: Sequence[TimelineStep]) -> TimelineStep | None:
-    """The step of median length, the shorter one of two; None without steps."""
+    """The step of median length, the shorter of two; None without steps."""
     by_length = sorted(steps, key=lambda step: step.span_ns)
     return by_length[(len(by_length) - 1) // 2] if by_length else None
 
@@ -162,7 +161,7 @@ def _step_of_each(steps: StepRanges, launched: LaunchTimes) -> Integers:
     of_own = np.full(len(launched.at), -1)
     of_other, open_steps = of_own.copy(), np.zeros(len(launched.at), np.int64)
     for thread in np.unique(steps.thread).tolist():
-        mine = np.flatnonzero(steps.thread == thread)  # in order of their starts and of their ends
+        mine = np.flatnonzero(steps.thread == thread)  # ordered both by start and by end
         place = np.searchsorted(steps.start[mine], launched.at, side="right") - 1
         inside = (launched.at != MISSING) & (place >= 0)
         inside[inside] = launched.at[inside] < steps.end[mine[place[inside]]]
@@ -175,7 +174,7 @@ def _step_of_each(steps: StepRanges, launched: LaunchTimes) -> Integers:
 
 
 def _until_the_next(thread: Integers, start: Integers, end: Integers) -> tuple[Integers, Integers]:
-    """Windows of steps, in order, that end at the latest where the next one of their thread begins."""
+    """The windows of steps, each cut where the next one of its thread begins."""
     start, end = start.copy(), end.copy()
     for one in np.unique(thread).tolist():
         mine = np.flatnonzero(thread == one)
@@ -185,7 +184,7 @@ def _until_the_next(thread: Integers, start: Integers, end: Integers) -> tuple[I
 
 
 def _on_overlaps(windows: Sequence[StepWindow], steps: int) -> list[str]:
-    """Sentences on steps of several threads that ran at once, and on those of which no time is left."""
+    """Notes on steps of several threads that overlap, and on steps left without time."""
     notes = []
     reached = accumulate((one.end for one in windows), max)
     early = sum(one.start < until for one, until in zip(windows[1:], reached, strict=False))
@@ -200,10 +199,10 @@ def _on_overlaps(windows: Sequence[StepWindow], steps: int) -> list[str]:
 
 
 def _earlier_work(begun: Integers, first: Integers, operations: GpuOperations, called: Integers) -> Integers:
-    """When the operations that were asked for before each step end; the lowest number where there are none.
+    """When all operations launched before each step have ended; the smallest int64 if there are none.
 
-    `begun` is when the host enters each step, `first` when its first operation starts. An operation whose launch is
-    not known is earlier if it starts before the step's first one: it stood before that in the queue.
+    `begun` is when the host enters each step, `first` when its first operation starts. An operation with unknown launch
+    counts as earlier if it starts before that operation: it preceded it in the queue.
     """
     known = called != MISSING
     asked = _latest_end_before(begun, called[known], operations.end[known])
@@ -211,14 +210,14 @@ def _earlier_work(begun: Integers, first: Integers, operations: GpuOperations, c
 
 
 def _latest_end_before(moments: Integers, start: Integers, end: Integers) -> Integers:
-    """The latest of the ends whose start is before each moment; the lowest number where none is."""
+    """For each moment, the latest end of the intervals that start before it; the smallest int64 if there are none."""
     order = np.argsort(start, kind="stable")
     reached = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(end[order])])
     return reached[np.searchsorted(start[order], moments)]
 
 
 def windows_of_iterations(operations: GpuOperations) -> list[StepWindow]:
-    """The windows of iterations that a table of launches names, from the first operation of each to the next one's."""
+    """The windows of iterations in a table of launches: from the first operation of each to the first of the next."""
     iterations = np.unique(operations.iteration[operations.iteration != MISSING])
     starts = [int(operations.start[operations.iteration == one].min()) for one in iterations.tolist()]
     ends = [int(operations.end[operations.iteration == one].max()) for one in iterations.tolist()]
@@ -233,11 +232,10 @@ def windows_of_iterations(operations: GpuOperations) -> list[StepWindow]:
 
 
 def windows_by_repetition(operations: GpuOperations, call: Integers) -> tuple[list[StepWindow], str] | None:
-    """Steps from one launch of a kernel to its next one, where what lies between repeats; None if nothing does.
+    """Steps from one launch of a kernel to the next, if the kernels in between repeat; None if no sequence repeats.
 
-    Of the kernels with equal sequences between their launches, the rarest is taken: a step holds repeated layers, not
-    the other way round. Kernels of one graph that one API call (`call`, its row for each operation) launched are no
-    steps.
+    Among the kernels with repeating sequences the rarest is taken, since a step contains repeated layers, not the
+    reverse. Kernels of a graph that one API call launched are no steps; `call` is the row of each operation's call.
     """
     kernels = np.flatnonzero(operations.kind == KERNEL)
     if not len(kernels):
@@ -275,10 +273,10 @@ def windows_by_repetition(operations: GpuOperations, call: Integers) -> tuple[li
 def window_behind_earlier_work(
     operations: GpuOperations, call: Integers, calls: ApiCalls
 ) -> tuple[list[StepWindow], str] | None:
-    """The time behind work from before the recording, as one step; None if the GPU did no such work, or else much more.
+    """The time after work from before the recording, as one step; None if there is none, or much ran before its end.
 
-    A stream had waited for such work if its first operation starts long after its call (`call`, its row for each
-    operation) returned, and nothing recorded ran on the GPU in between. The last such stream counts.
+    A stream waited for such work if its first operation starts long after its call returned, while nothing recorded ran
+    on the GPU; the last such stream counts. `call` is the row of each operation's call.
     """
     free = None
     for rows in grouped(np.unique(operations.stream, return_inverse=True)[1]):
@@ -295,7 +293,7 @@ def window_behind_earlier_work(
 
 
 def is_little_before(operations: GpuOperations, time: int) -> bool:
-    """True if no more of the operations' time than `LEAST_CUT` is of operations that start before `time`, in ns."""
+    """True if at most `LEAST_CUT` of the operations' time is in operations that start before `time` (ns)."""
     lasts = operations.end - operations.start
     return bool(lasts[operations.start < time].sum() <= LEAST_CUT * lasts.sum())
 
@@ -309,9 +307,9 @@ class TimelineStep:
     """One step on one GPU, in ns.
 
     span = busy + idle; busy = compute + exposed_communication + exposed_copies; idle is the sum of `causes`. Compute is
-    when a kernel runs that does not communicate, or a memset. Communication and copies are exposed when nothing
-    computes; copies also only when nothing communicates. Operations count in every step in which a part of them ran:
-    `kernels` all of them, `computing_kernels` those that do not communicate.
+    the time in which a memset or a kernel that does not communicate runs. Communication is exposed while nothing
+    computes, copies while nothing computes or communicates. An operation counts in every step in which a part of it
+    ran: `kernels` are all of them, `computing_kernels` those that do not communicate.
     """
 
     name: str
@@ -338,7 +336,7 @@ class TimelineStep:
 
 @dataclass(frozen=True)
 class GpuWork:
-    """When a GPU computed, communicated and copied; in part of `compute`, `graphs`, it is not known which."""
+    """When a GPU computed, communicated and copied; in `graphs`, a part of `compute`, it is unknown which."""
 
     computes: Mask
     communicates: Mask
@@ -351,7 +349,7 @@ class GpuWork:
 
     @classmethod
     def of(cls, operations: GpuOperations) -> GpuWork:
-        """What these operations did, and when."""
+        """Classify operations, and find when each class ran."""
         named = np.array([is_communication(name) for name in operations.names], np.bool_)
         is_copy = operations.kind == MEMCPY
         communicates = named[operations.name] & (operations.kind == KERNEL)
@@ -372,7 +370,7 @@ class GpuWork:
 def sums_of_steps(
     windows: Sequence[StepWindow], operations: GpuOperations, work: GpuWork, gaps: Gaps
 ) -> list[TimelineStep]:
-    """What a GPU did in each window, with the verdict on it and the numbers behind that, without words of evidence."""
+    """What a GPU did in each window, with its verdict and the verdict's numbers, but without evidence in words."""
     start = np.array([one.start for one in windows], np.int64)
     end = np.array([one.end for one in windows], np.int64)
     sums = {
@@ -401,7 +399,7 @@ def sums_of_steps(
 
 
 def _counts(operations: GpuOperations, work: GpuWork, start: Integers, end: Integers) -> dict[str, Integers]:
-    """How many operations of each kind ran in each window, in all of it or in a part."""
+    """The number of operations of each kind that ran in each window, wholly or in part."""
     is_kernel = operations.kind == KERNEL
     kinds = {
         "kernels": is_kernel, "computing_kernels": is_kernel & work.computes, "memsets": operations.kind == MEMSET,
@@ -410,6 +408,6 @@ def _counts(operations: GpuOperations, work: GpuWork, start: Integers, end: Inte
     counts = {}
     for name, some in kinds.items():
         begun = operations.start[some]
-        over = np.sort(np.maximum(operations.end[some], begun + 1))  # one without length ran when it began
+        over = np.sort(np.maximum(operations.end[some], begun + 1))  # an empty operation counts at its start
         counts[name] = np.searchsorted(begun, end) - np.searchsorted(over, start, side="right")
     return counts

@@ -1,4 +1,4 @@
-"""Streams of one GPU: what each ran alone, and what stood in line behind kernels of its own stream."""
+"""Streams of one GPU: the time each ran alone, and the copies and communication that wait behind its own kernels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class StreamSum:
-    """One stream. `alone_ns`: it ran and no other stream did. Times in ns.
+    """One stream; times in ns. `alone_ns` is the time in which no other stream ran.
 
-    `in_line_ns`: copies and communication on it that no kernel hides, where it runs kernels that compute too. On
-    another stream they could hide behind kernels, for as long as these run, and unless a kernel needs their result.
+    `in_line_ns` is the time of exposed copies and communication on a stream that also runs compute kernels. On a stream
+    of their own they could overlap with kernels, at most for as long as these run, and unless a kernel needs their
+    result.
     """
 
     stream: int | None
@@ -31,9 +32,9 @@ class StreamSum:
 
 
 def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, exposed: IntervalSet) -> list[StreamSum]:
-    """The streams of one GPU that ran in `window`, by their busy time there; operations count if any of them ran in it.
+    """The streams of one GPU that ran in `window`, the longest busy time first; operations count if any part ran in it.
 
-    `computes` marks kernels that compute, `exposed` is when other work runs alone.
+    `computes` masks compute kernels, `exposed` are the times in which only copies or communication run.
     """
     inside = window.touches(operations.start, operations.end)
     busy = []
@@ -55,5 +56,5 @@ def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, e
 
 
 def _when(operations: GpuOperations, rows: Integers) -> IntervalSet:
-    """When any of some operations ran."""
+    """The times in which any of these operations ran."""
     return IntervalSet.union_of(operations.start[rows], operations.end[rows])

@@ -1,7 +1,7 @@
-"""A timeline seen whole: each GPU with its steps, gaps, copies, communication, streams and launches.
+"""The analysis of a timeline: each GPU with its steps, gaps, copies, communication, streams and launches.
 
-`timeline(activity)` gives a `Timeline` of plain values and keeps the recording beside them, so that a page can draw its
-lanes. Every sum is of whole nanoseconds, and in each step busy + gaps = span.
+`timeline(activity)` returns a `Timeline` of plain values that also keeps the recording, for a page to draw its lanes.
+Sums are whole nanoseconds, and in each step busy + gaps = span.
 """
 
 from __future__ import annotations
@@ -85,20 +85,20 @@ from ncu_tools.timeline.verdict import (
 from ncu_tools.timeline.waits import HostWait, waits_of
 
 LONGEST = 10
-"""So many gaps are described for each GPU."""
+"""The number of gaps described per GPU."""
 
 NO_STEP_HERE = "ranges that --step names; none of them launched GPU work in the time of --trim"
 
 WORTH_A_NOTE = 0.01
-"""Share of the time that what stands in line in a stream could save to be named in a note."""
+"""Smallest share of a GPU's time that another stream could save for a note on it."""
 
 
 @dataclass(frozen=True)
 class LaunchSums:
-    """Launches of one GPU whose API calls are known: medians in ns.
+    """Launches of one GPU with known API calls; medians in ns.
 
-    `delay_ns`: from the begin of a call to the start of its first kernel, which includes waiting in the queue.
-    `shorter`: the share of calls whose kernels together, many where it launched a graph, run shorter than the call.
+    `delay_ns` is the time from the begin of a call to the start of its first kernel, including the time in the queue.
+    `shorter` is the share of calls whose kernels (several for a graph) take less time than the call itself.
     """
 
     kernels: int
@@ -111,11 +111,11 @@ class LaunchSums:
 
 @dataclass(frozen=True)
 class GpuTimeline:
-    """One GPU, as its process numbers it.
+    """The timeline of one GPU, as its process numbers it.
 
-    `whole` is all of it, from the first thing that its process did to the end of the last operation or step, or what
-    --trim names. `steps` may be none; `longest_of_typical` are the longest gaps of the one of median length.
-    `rows` are its operations in the recording; they, `busy` and `gaps` are there to draw lanes from.
+    `whole` is all of it: the trimmed time, or from the first thing that its process did to the end of the last
+    operation or step. `steps` may be empty; `longest_of_typical` are the longest gaps of the step of median length.
+    `rows` are the GPU's operations in the recording; with `busy` and `gaps`, they serve to draw lanes.
     """
 
     process: int | None
@@ -137,7 +137,7 @@ class GpuTimeline:
 
     @property
     def title(self) -> str:
-        """What it is called beside the others."""
+        """The GPU's name among others: "GPU 0"."""
         return "GPU" if self.device is None else f"GPU {self.device}"
 
     @property
@@ -148,9 +148,9 @@ class GpuTimeline:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A recording analysed. Times of its parts count from `origin_ns`, its first operation or API call.
+    """An analysed recording. Times of its parts count from `origin_ns`, its first operation or API call.
 
-    `doubts` are those of the notes that say what in the recording cannot be right.
+    `doubts` are the notes on what in the recording is impossible.
     """
 
     name: str
@@ -174,10 +174,10 @@ def timeline(
 ) -> Timeline:
     """Analyse a recording.
 
-    `step` names ranges that are its steps, `trim` is a time to look at alone (ns since the first event). The peaks of
-    links are those of `machine`, or of the machine file in which a GPU's name stands. `power` are readings of each GPU
-    by its index. Raises `NcuBenchError` for a recording without GPU work, `WrongUsage` where `step` names no range or
-    `trim` holds nothing.
+    `step` matches the names of ranges that are steps; `trim` restricts the analysis to a time (ns since the first
+    event). Peaks of links are those of `machine`, else of the machine file for the GPU's name. `power` are readings of
+    each GPU by its index. Raises `NcuBenchError` for a recording without GPU work, `WrongUsage` if `step` matches no
+    range or `trim` leaves nothing.
     """
     if not len(activity.operations):
         raise no_gpu_work(activity, power or {})
@@ -208,7 +208,7 @@ def timeline(
 
 
 def recording_of(activity: Activity) -> Window:
-    """From the first operation or API call to the end of the last one."""
+    """The window from the first operation or API call to the end of the last one."""
     tables = [table for table in (activity.operations, activity.calls) if len(table)]
     return Window(min(int(one.start.min()) for one in tables), max(int(one.end.max()) for one in tables))
 
@@ -228,9 +228,9 @@ def _gpu(
     activity: Activity, process: int, device: int, links: LaunchLinks, threads: ThreadsOfCalls,
     step: re.Pattern[str] | None, looked_at: IntervalSet | None, machine: Machine | None, longest: int,
 ) -> GpuTimeline | None:  # fmt: skip
-    """The timeline of one GPU; None where `step` names ranges and none of them launched anything here.
+    """The timeline of one GPU; None if `step` matches ranges and none of them launched anything here.
 
-    Of a part of a recording it is not known whether others did.
+    In a trimmed recording such a GPU is kept, since ranges outside may have launched something.
     """
     mine = (activity.operations.process == process) & (activity.operations.device == device)
     rows = np.flatnonzero(mine).astype(np.int32)
@@ -273,14 +273,14 @@ def _gpu(
 
 
 def _sharing(activity: Activity, process: int, device: int) -> list[int]:
-    """The other processes that ran on this GPU, as far as the recording says which GPU that is."""
+    """The other processes that ran on this GPU, if the recording has its UUID."""
     uuid = activity.uuids.get((process, device))
     same = [gpu for gpu in activity.operations.gpus() if uuid is not None and activity.uuids.get(gpu) == uuid]
     return sorted(other for other, _ in same if other != process)
 
 
 def _links(machine: Machine | None) -> dict[str, float]:
-    """Peaks of links in B/s, by the directions of copies that take them."""
+    """Peaks of links in B/s, by the direction of copies."""
     taken = {HOST_TO_DEVICE: HOST_LINK, DEVICE_TO_HOST: HOST_LINK, PEER_TO_PEER: PEER_LINK}
     links = machine.links if machine is not None else {}
     return {DIRECTIONS[direction]: links[end].value for direction, end in taken.items() if end in links}
@@ -290,7 +290,7 @@ def _evidence(
     whole: TimelineStep, copies: Sequence[CopySum], collectives: Sequence[CollectiveSum], longest: Sequence[LongGap],
     launches: LaunchSums | None, within_calls: int,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Sentences on what bounds the whole of a GPU's time; `within_calls`: ns of launching that API calls take."""
+    """Sentences on what bounds a GPU over the whole recording; `within_calls` is the launch time in API calls, ns."""
     bound = whole.verdict.bound
     if bound == COPY:
         return copy_evidence(copies)
@@ -311,9 +311,9 @@ def _evidence(
 
 
 def _within_calls(activity: Activity, process: int, gaps: Gaps) -> int:
-    """How much of the time in gaps that launching takes lies in API calls of the process, in ns."""
+    """The part of a GPU's launch gaps that lies in API calls of the process, in ns."""
     calls, launching = activity.calls, gaps.causes[LAUNCH]
-    near = launching.touches(calls.start, calls.end)  # few of millions
+    near = launching.touches(calls.start, calls.end)  # keeps few of millions
     rows = np.flatnonzero(near & (calls.of_process(process) | (process == MISSING)))
     return (launching & IntervalSet.union_at(calls.start, calls.end, rows)).total
 
@@ -322,7 +322,7 @@ def _whole(
     activity: Activity, process: int, operations: GpuOperations, steps: Sequence[StepWindow],
     looked_at: IntervalSet | None,
 ) -> StepWindow:  # fmt: skip
-    """All of a GPU's time: from the first thing that its process did, as loading data before the first kernel."""
+    """The window of all that concerns a GPU, from the first event of its process, such as loading data, to its last."""
     if looked_at is not None:
         return StepWindow("trimmed recording", int(looked_at.start[0]), int(looked_at.end[0]))
     start = int(operations.start.min())
@@ -336,7 +336,7 @@ def _whole(
 def step_windows(
     activity: Activity, process: int, operations: GpuOperations, call: Integers, step: re.Pattern[str] | None
 ) -> tuple[list[StepWindow], str, list[str]]:
-    """The steps on one GPU, how they were found, and notes on them; none and "" where nothing marks them."""
+    """The steps on one GPU, how they were found, and notes on them; [] and "" if there are none."""
     found = step_ranges(activity.ranges, process, step)
     if found is not None:
         windows, notes = windows_of_ranges(found[0], operations, _launched(activity, call))
@@ -352,7 +352,7 @@ def step_windows(
 
 
 def _launched(activity: Activity, call: Integers) -> LaunchTimes:
-    """When and by which thread each operation was launched, from the row of its API call; -1 is not known."""
+    """When and by which thread each operation was launched, from the rows of API calls (-1: unknown)."""
     calls = activity.calls
     if not len(calls):
         return LaunchTimes(np.full(len(call), MISSING), np.full(len(call), MISSING))
@@ -363,7 +363,7 @@ def _launched(activity: Activity, call: Integers) -> LaunchTimes:
 
 
 def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> tuple[list[StepWindow], list[str]]:
-    """The steps that lie wholly in the time of --trim, else what is left of those that it cuts, and what to say."""
+    """The steps that lie wholly in the trimmed time; if none does, the parts of those that it cuts; and notes."""
     if looked_at is None:
         return list(windows), []
     low, high = int(looked_at.start[0]), int(looked_at.end[0])
@@ -380,7 +380,7 @@ def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> tu
 
 
 def _with_evidence(step: TimelineStep, longest: Sequence[LongGap]) -> TimelineStep:
-    """A step with what its verdict stands on; `longest` are the longest gaps of its GPU."""
+    """The step with the evidence for its verdict; `longest` are the longest gaps of its GPU."""
     own = [gap for gap in longest if step.start_ns <= gap.start_ns < step.start_ns + step.span_ns]
     evidence = step_evidence(step.verdict.bound, step.verdict.metrics, step.causes, own)
     return replace(step, verdict=replace(step.verdict, evidence=evidence))
@@ -407,7 +407,7 @@ def _launches(activity: Activity, operations: GpuOperations, call: Integers, com
 
 
 def _by_process(gpus: Sequence[GpuTimeline]) -> tuple[dict[int, IntervalSet], dict[int, IntervalSet]]:
-    """When any GPU of a process ran something, and the gaps of its GPU that is idle most."""
+    """By process, when any of its GPUs ran something, and the gaps of its most idle GPU."""
     busy: dict[int, IntervalSet] = {}
     gaps: dict[int, IntervalSet] = {}
     for gpu in gpus:
@@ -441,9 +441,9 @@ def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
 def _with_energy(
     activity: Activity, gpus: Sequence[GpuTimeline], power: Mapping[str, Sequence[PowerReading]]
 ) -> tuple[list[GpuTimeline], list[str]]:
-    """The GPUs with the energy of their steps, and notes on what was read.
+    """The GPUs with the energy of their steps, and notes on the readings.
 
-    `power` are readings in ns since 1970; without any those of the recording itself count, in its own time.
+    `power` are readings in ns since 1970; without them, the recording's own readings are used, in its own time.
     """
     if power and activity.utc_ns is None:
         return list(gpus), ["power was sampled, and no energy is shown: the recording does not say when it began"]
@@ -464,7 +464,7 @@ def _with_energy(
 
 
 def no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]) -> NcuBenchError:
-    """The error for a recording without GPU work; `power` are readings of its whole run."""
+    """The error for a recording without GPU work; `power` are readings of the whole run."""
     tables = ((activity.calls, "API calls"), (activity.ranges, "ranges of the host"))
     seen = [f"{len(table):,} {what}" for table, what in tables if len(table)]
     why = f"It has {' and '.join(seen)}." if seen else "The program used no GPU, or its GPU work was not recorded."

@@ -1,8 +1,8 @@
-"""What bounds a step: the parts of its time, and the one that is largest beyond doubt.
+"""What bounds a step: the largest part of its time, if it is certainly the largest.
 
-The parts add up to the step: kernels that compute; copies and communication that no kernel hides; gaps by who causes
-them. A part is what the step could save at most if it vanished and nothing took its place. Time whose cause is not
-known could belong to any part: there is no verdict where it could put another part first.
+The parts add up to the step: compute kernels; copies and communication that no kernel overlaps; gaps by their cause. A
+part is the most that the step could save if it vanished and nothing took its place. Time of unknown cause could belong
+to any part, so there is no verdict if it could put another part first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     HOST: (SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, GRAPH_CAPTURE, DATA_LOADING, PYTHON, HOST_CODE),
     UNEXPLAINED: (DEPENDENCY, PROFILER, UNKNOWN),
 }
-"""Parts of a step that are gaps, and the causes of gaps in each."""
+"""Part of a step that consists of gaps -> the causes of these gaps."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class StepPart:
 
 @dataclass(frozen=True)
 class StepVerdict:
-    """What bounds a step, None where that cannot be said; `why` is the sentence with the numbers.
+    """What bounds a step (None if undecided); `why` is the sentence with the numbers.
 
-    `evidence` are sentences with the numbers behind it, `metrics` these numbers by the columns of the steps. `parts`,
-    the alternatives, are ranked by their time, which is what the step could save at most. `saving_ns` is that of the
-    part that bounds the step, None for kernels: what they could save, they say themselves (hotspots).
+    `parts` are ranked by time, which is the most that the step could save. `saving_ns` is that of the bounding part;
+    None for kernels, whose own savings `hotspots` shows. `evidence` are sentences with further numbers, `metrics` these
+    numbers by the columns of steps.
     """
 
     bound: str | None
@@ -74,10 +74,10 @@ def verdict_of(
     span: int, compute: int, exposed_copies: int, exposed_communication: int, causes: Mapping[str, int],
     in_graphs: int = 0,
 ) -> StepVerdict:  # fmt: skip
-    """The verdict on a step of `span` ns from its parts in ns; `causes` are those of its gaps.
+    """The verdict on a step of `span` ns, from its parts in ns; `causes` are the ns of its gaps by cause.
 
-    `in_graphs` is the part of `compute` in which only graphs ran that were recorded as a whole: whether they computed,
-    communicated or copied is not known.
+    `in_graphs` is the part of `compute` with only whole, unresolved graphs, which may have computed, communicated or
+    copied.
     """
     times = {KERNELS: compute - in_graphs, COPY: exposed_copies, COMMUNICATION: exposed_communication}
     times |= {kind: sum(causes.get(cause, 0) for cause in some) for kind, some in PARTS.items()}
@@ -87,7 +87,7 @@ def verdict_of(
     )
     unknown = times.pop(UNEXPLAINED)
     (first, most), (second, next_most) = sorted(times.items(), key=lambda one: -one[1])[:2]
-    if unknown and most - next_most <= unknown:  # it could put the second part first
+    if unknown and most - next_most <= unknown:  # the unknown time could put the second part first
         return StepVerdict(None, _undecided(span, first, most, second, next_most, unknown, in_graphs), None, parts)
     if not any(times.values()):
         return StepVerdict(None, "nothing ran and nothing is known of the gaps", None, parts)
@@ -111,12 +111,12 @@ NO_KERNEL = "no kernel was recorded, so it is not known when kernels ran"
 
 
 def without_kernels(verdict: StepVerdict) -> StepVerdict:
-    """The verdict on time of a GPU of which no kernel is in the recording: none, as its idle time may not be idle."""
+    """The verdict on a GPU of which no kernel was recorded: none, since its idle time may have been busy."""
     return StepVerdict(None, NO_KERNEL, None, verdict.parts)
 
 
 def on_a_shared_gpu(verdict: StepVerdict, others: Sequence[int]) -> StepVerdict:
-    """The verdict on time of a GPU on which the processes `others` ran too: its idle time may be their work."""
+    """The verdict on a GPU that the processes `others` used too: none if idle time decides, which may be theirs."""
     if not others or verdict.bound not in (LAUNCHES, HOST):
         return verdict
     named = ", ".join(map(str, others))
@@ -143,7 +143,7 @@ def _undecided(
 
 
 def _close_second(span: int, first: str, most: int, second: str, next_most: int) -> str:
-    """What is said of the second part where it is nearly as large as the first; else nothing."""
+    """The text on the second part if it is nearly as large as the first; else ""."""
     if most - next_most >= facts()["verdict"]["close"] * span:
         return ""
     both = f": the GPU waits for the host in both, {_of(most + next_most, span)}"
@@ -164,13 +164,13 @@ METRICS: dict[str | None, tuple[str, ...]] = {
     HOST: ("gaps", "idle_ns"),
     None: ("compute_ns", "exposed_copies_ns", "exposed_communication_ns", "idle_ns"),
 }
-"""The columns of steps that a verdict stands on, besides those of the causes of gaps; None: there is no verdict."""
+"""What bounds a step -> the columns of steps that the verdict uses, besides causes of gaps; None: no verdict."""
 
 
 def metrics_of(bound: str | None, columns: Mapping[str, int], causes: Mapping[str, int]) -> dict[str, int]:
-    """The numbers that a verdict stands on, by the names of the columns of steps.
+    """The numbers behind a verdict, by the names of the columns of steps.
 
-    `columns` has those of the step, `causes` the ns of each cause of its gaps.
+    `columns` are those of the step, `causes` the ns of each cause of its gaps.
     """
     of_part = CAUSES if bound is None else PARTS.get(bound, ())
     of_gaps = {cause_column(cause): causes[cause] for cause in of_part if causes.get(cause)}
@@ -180,7 +180,7 @@ def metrics_of(bound: str | None, columns: Mapping[str, int], causes: Mapping[st
 def step_evidence(
     bound: str | None, metrics: Mapping[str, int], causes: Mapping[str, int], gaps: Sequence[LongGap]
 ) -> tuple[str, ...]:
-    """Sentences on what bounds a step, from its metrics; `gaps` are the longest ones within it."""
+    """Sentences on what bounds a step, from its metrics; `gaps` are its longest ones."""
     if bound == KERNELS:
         return (f"{what_computes(metrics)}, {duration(metrics['compute_ns'])}",)
     if bound in (COPY, COMMUNICATION):
@@ -195,7 +195,7 @@ def step_evidence(
 
 
 def what_computes(metrics: Mapping[str, int]) -> str:
-    """What ran in a step's time of compute: "4 kernels, 1 memset"; kernels that communicate are none of it."""
+    """What ran in a step's compute time, such as "4 kernels, 1 memset"; without communication kernels."""
     words = {
         "computing_kernels": ("kernel", "kernels"), "memsets": ("memset", "memsets"),
         "graphs": ("graph recorded as a whole", "graphs recorded as a whole"),
@@ -204,11 +204,11 @@ def what_computes(metrics: Mapping[str, int]) -> str:
 
 
 WORTH_NAMING = 0.1
-"""Evidence names what has this share of the part that bounds the step."""
+"""Smallest share of the bounding part's time for something to be named as evidence."""
 
 
 def copy_evidence(copies: Sequence[CopySum]) -> tuple[str, ...]:
-    """The copies that take most of the time of all that no kernel hides, with their rates."""
+    """Sentences on the copies with most of the exposed copy time, with their rates."""
     exposed = sum(one.exposed_ns for one in copies)
     found = []
     for one in copies:
@@ -229,7 +229,7 @@ WAITS_TOO = "this time includes waiting for the slowest rank: ncu-bench timeline
 
 
 def communication_evidence(collectives: Sequence[CollectiveSum]) -> tuple[str, ...]:
-    """The collectives that take most of the time."""
+    """Sentences on the collectives with most of the communication time."""
     whole = sum(one.time_ns for one in collectives)
     found = []
     for one in collectives:
@@ -242,7 +242,7 @@ def communication_evidence(collectives: Sequence[CollectiveSum]) -> tuple[str, .
 
 
 def gap_evidence(bound: str, causes: Mapping[str, int], longest: Sequence[LongGap]) -> tuple[str, ...]:
-    """The causes of the gaps that bound a step, and the longest of these gaps with what the host did in it."""
+    """The causes of the gaps that bound a step, and the longest of these gaps with the host's range during it."""
     own = {cause: causes[cause] for cause in PARTS[bound] if causes.get(cause)}
     ranked = sorted(own.items(), key=lambda one: -one[1])
     found = [", ".join(f"{cause} {duration(time)}" for cause, time in ranked)]

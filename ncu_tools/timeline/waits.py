@@ -1,4 +1,4 @@
-"""API calls in which the host waits, allocates or loads code, by call and by the range that it is in."""
+"""API calls in which the host waits, allocates or loads code, by call and by the host range around it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from ncu_tools.timeline.gaps import ThreadsOfCalls, copies_of_pageable_memory
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
 
 NAMED = 2000
-"""Of so many calls, the longest ones, the range is looked up."""
+"""Number of the longest calls for which the range is looked up."""
 
 PAGEABLE_COPY = "pageable copy"
-"""The kind of asynchronous calls that copied pageable memory."""
+"""The kind of an asynchronous call that copied pageable memory."""
 
 
 @dataclass(frozen=True)
 class HostWait:
-    """Calls of one name in ranges of one name, in one process. Times in ns, those within what is looked at.
+    """Calls of one name in host ranges of one name, in one process. Times in ns, within the window.
 
-    `idle_ns`: the part of `time_ns` in which no GPU of the process ran anything. `behind_ns`: gaps that began in such a
-    call, whole: the queue of the GPU ran empty while the host waited. It is None for calls that do not wait.
+    `idle_ns` is the part of `time_ns` in which no GPU of the process ran anything. `behind_ns` is the whole time of
+    gaps that began during such a call, when the GPU's queue ran empty while the host waited; None for calls that do not
+    wait.
     """
 
     kind: str
@@ -41,10 +42,10 @@ def waits_of(
     activity: Activity, launching: Integers, window: IntervalSet, busy: Mapping[int, IntervalSet],
     gaps: Mapping[int, IntervalSet], threads: ThreadsOfCalls,
 ) -> list[HostWait]:  # fmt: skip
-    """Waits, allocations and loading of code in `window`, by their time there, longest first.
+    """Waits, allocations and code loading in `window`, the longest time first.
 
-    `launching` is the row of the call of each operation. `busy` and `gaps`: when any GPU of a process ran something,
-    and its gaps (those of the GPU that has most).
+    `launching` is the row of each operation's call. By process, `busy` are the times in which any GPU ran something,
+    and `gaps` those of its most idle GPU.
     """
     calls = activity.calls
     waits = calls_of_kind(calls, SYNCHRONISATION)

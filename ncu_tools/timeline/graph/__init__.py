@@ -1,1 +1,1 @@
-"""A recorded step as a graph: what every operation and call waited for, replayed with other times."""
+"""A recorded step as a dependency graph of operations and API calls, which can be replayed with other times."""

@@ -32,14 +32,14 @@ EXAMPLES = '--what-if "aten::mm=0.7x", "softmax=10us", "copies=0" or "gap:launch
 
 
 class AskedWhatIfs:
-    """Reads what-ifs of one recording. `call` is the row of the API call of each operation, -1 for none."""
+    """Parses what-ifs on one recording. `call` is the row of the API call of each operation, -1 for none."""
 
     def __init__(self, activity: Activity, graph: StepGraph, call: Integers, operators: OperatorsAround) -> None:
         self._activity, self._graph, self._call, self._operators = activity, graph, call, operators
         self._around = operators.around(call)
 
     def what_if(self, text: str) -> WhatIf:
-        """The what-if of a text. Raises `WrongUsage` where it is none, or names nothing in the recording."""
+        """Parse a what-if. Raises `WrongUsage` if it has another form, or names nothing in the recording."""
         name, sign, value = text.rpartition("=")
         found = _VALUE.fullmatch(value.strip())
         if not sign or not name.strip() or found is None:
@@ -83,7 +83,7 @@ class AskedWhatIfs:
         return WhatIf.of(text, scaled(self._graph, rows, lasts / np.maximum(work, 1.0)))
 
     def chosen(self, name: str, text: str) -> Mask:
-        """The operations that a name means: a kind, memsets, or those with it in the name of kernel or operator."""
+        """Mask of the operations meant by a name: a kind, memsets, or part of the name of their kernel or operator."""
         operations = self._activity.operations
         found: Mask
         if name in KINDS:
@@ -107,12 +107,12 @@ class AskedWhatIfs:
         return found
 
     def without_operators(self, rows: Integers) -> Change:
-        """The host time of the innermost operators around these operations' calls is gone too."""
+        """Remove also the host time of the innermost operators around these operations' calls."""
         around = self._around[rows]
         return self.without_ranges(np.unique(around[around >= 0]))
 
     def without_ranges(self, ranges: Integers) -> Change:
-        """The host time in these ranges (rows) is gone."""
+        """Remove the host time in these ranges (rows)."""
         table, spans = self._activity.ranges, []
         for thread in np.unique(table.thread[ranges]).tolist():
             mine = ranges[table.thread[ranges] == thread]
@@ -121,7 +121,7 @@ class AskedWhatIfs:
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    """A name as a pattern; a text that is none stands for itself."""
+    """A name as a regular expression; escaped if it is not a valid one."""
     try:
         return re.compile(name)
     except re.error:

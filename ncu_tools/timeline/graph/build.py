@@ -1,4 +1,4 @@
-"""Build the graph of a recording: nodes of threads and streams, edges between them, and what neither explains."""
+"""Build the graph of a recording: nodes of threads and streams, edges between them, and unexplained lags."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def step_graph(
 ) -> StepGraph:
     """The graph of a recording with operations; `call` is the row of the call of each operation, -1 for none.
 
-    Which calls launch as they return is found by their times, or given as `at_ends`, one per call. Kinds of edges in
-    `without` are left out. With `constants_only` every launch, gap and return of a call takes the recording's constant,
-    also where it was recorded to be shorter, and lags may be negative. Tests of the graph want all three.
+    The remaining arguments are for tests. `without` are kinds of edges to leave out. `at_ends` masks the calls that
+    launch as they return, which are otherwise found by their times. With `constants_only`, every launch, gap and return
+    of a call takes the recording's constant even if it was recorded to be shorter, and lags may be negative.
     """
     call = launching_calls(activity) if call is None else call
     return _Builder(activity, call, without, at_ends, constants_only=constants_only).graph()
@@ -59,13 +59,12 @@ def step_graph(
 
 @dataclass(frozen=True)
 class _Delays:
-    """What a recording's own launches take, by operation: from a call to an idle stream, and between queued operations.
+    """Constants of the recording per operation: `latency` from a call to an idle stream, `gap` to a queued operation.
 
-    Of a copy that is staged on an idle stream the latency is the recorded one: the host stages the first part, in the
-    call.
-
-    Of a call that took longer than `longest` the operation starts `from_end` behind its end, negative if before it;
-    `longest` is the latency, or 0 on a GPU whose operations follow the ends of their calls more evenly than the begins.
+    For a copy that is staged on an idle stream the latency is the recorded one: the host stages the first part in the
+    call. If a call takes longer than `longest`, its operation starts `from_end` after the call's end, negative if
+    before it. `longest` is the latency, or 0 on a GPU on which starts follow the ends of calls more evenly than their
+    begins.
     """
 
     latency: Numbers
@@ -75,7 +74,7 @@ class _Delays:
 
 
 class _Builder:
-    """The parts of a graph while they are found: nodes of threads come first, then those of streams."""
+    """The parts of a graph while it is built: nodes of threads come first, then those of streams."""
 
     def __init__(
         self, activity: Activity, call: Integers, without: AbstractSet[int], at_ends: Mask | None, *,
@@ -102,7 +101,7 @@ class _Builder:
         self._place_nodes()
 
     def _kept(self, waits: CallWaits) -> CallWaits:
-        """The waits but those of kinds that are left out; whose call is then one that nothing explains."""
+        """The waits without the kinds to leave out; long calls that lose their wait become unmatched."""
         kept = ~np.isin(waits.kind, list(self.without))
         calls = self.activity.calls
         lost = np.setdiff1d(waits.call[~kept & (waits.kind != FULL_QUEUE)], waits.call[kept])
@@ -112,7 +111,7 @@ class _Builder:
         )
 
     def _collectives(self) -> list[Integers]:
-        """Places of the kernels of one collective on several GPUs, which leave it together."""
+        """Groups of kernels (places in stream order) that are one collective on several GPUs, with a common end."""
         operations, order = self.activity.operations, self.order
         if COLLECTIVE in self.without or len(operations.gpus()) < 2:
             return []
@@ -131,9 +130,10 @@ class _Builder:
         return groups
 
     def _place_nodes(self) -> None:
-        """Give every moment of a thread and every operation its node; of a collective on several GPUs two.
+        """Assign a node to every moment of a thread and every operation; two to a collective on several GPUs.
 
-        The first of these is its arrival, the second the begin of the transfer: its end less the shortest duration.
+        Its first node is the arrival, its second the begin of the transfer: its end minus the shortest duration over
+        ranks.
         """
         grouped = np.zeros(len(self.order), np.bool_)
         self.shortest = self.order.end - self.order.start
@@ -146,7 +146,7 @@ class _Builder:
         self.size = len(self.host) + int(nodes.sum())
 
     def graph(self) -> StepGraph:
-        """All of it."""
+        """Build the graph."""
         order, host, size = self.order, self.host, self.size
         hosts, rest_of_hosts = host.in_calls(self.activity, self.origin)
         time, work, call, rest, lag = (np.zeros(size) for _ in range(5))
@@ -189,7 +189,7 @@ class _Builder:
         return replace(found, lag=late if self.constants_only else np.maximum(late, 0.0))
 
     def _delays(self) -> _Delays:
-        """The recording's own constants, by stream; of streams without any those of the recording."""
+        """The constants of the recording by GPU; defaults from graph.toml if it has no such launches."""
         order, limits = self.order, graph_facts()["stream"]
         _, gpu = numbered(self.activity.operations.process, self.activity.operations.device)
         first = np.zeros(len(order), np.bool_)
@@ -224,9 +224,10 @@ class _Builder:
         return _Delays(latency, longest, from_end, queued_gap)
 
     def _launched_at_the_end(self) -> Mask:
-        """Which operations (by place) were launched as their call returned: it took longer than `longest`.
+        """Mask of the operations (by place) that were launched as their call returned, after more than `longest`.
 
-        Calls that wait for what they launched did that before, and those that launch a graph while they run.
+        Not so for calls that wait for what they launched, which did so earlier, and launches of graphs, which run
+        meanwhile.
         """
         calls, known = self.activity.calls, self.call >= 0
         if self.at_ends is None:
@@ -242,9 +243,9 @@ class _Builder:
         return found
 
     def _gaps(self) -> Numbers:
-        """The gap before each operation as far as it is the stream's own; 0 for the first one of a stream.
+        """The gap before each operation that is due to its stream; 0 for the first operation of a stream.
 
-        It is negative by at most the length of the operation before, as operations of a stream start in order.
+        It is negative by at most the length of the previous operation, since operations of a stream start in order.
         """
         order = self.order
         gap: Numbers = np.maximum(self.delays.gap, np.concatenate([[0], order.start[:-1] - order.end[:-1]]))
@@ -254,7 +255,7 @@ class _Builder:
         return gap
 
     def _launches(self) -> tuple[np.ndarray[tuple[int], np.dtype[np.int32]], Numbers]:
-        """The node of the call that launched each operation, its begin or end, and how long after it that can start."""
+        """The node that launched each operation (begin or end of its call), and the latency until it can start."""
         launch, latency = np.full(self.size, NONE, np.int32), np.zeros(self.size)
         if LAUNCH not in self.without:
             known, at_end = self.call >= 0, self.at_end
@@ -282,7 +283,7 @@ class _Builder:
         return tuple(found), chain
 
     def _blocking(self, found: StepGraph) -> Edges:
-        """Edges to the ends of calls that wait; before these, only what the call takes itself is left of its time."""
+        """Edges to the ends of calls that wait; the recorded time of such a call is reduced to its own overhead."""
         waits, limits = self.waits, graph_facts()["blocking"]
         target = self.host.end_of[waits.call]
         kept = target >= 0
@@ -296,7 +297,7 @@ class _Builder:
         own = np.where(ready <= found.time[self.host.start_of[waits.call[kept]]], whole[target], own)
         left = whole.copy()
         np.minimum.at(left, target, own)
-        # A call that waits for several streams has one end: it is cut once.
+        # a call that waits for several streams has one end, which is cut once
         found.call[target], found.rest[target] = left[target], 0.0
         tail = np.minimum(limits["tail_ns"], found.time[target] - ready)
         if self.constants_only and len(tail):
@@ -306,7 +307,7 @@ class _Builder:
         return Edges(kind, source.astype(np.int32), target.astype(np.int32), tail, from_end)
 
     def _polling(self, found: StepGraph) -> Edges:
-        """Edges to the call behind a gap in which its thread looked for a flag; nothing is left of the gap."""
+        """Edges to the call after a gap in which its thread polled a flag; the gap itself is removed."""
         if SYNC in self.without:
             return _no_edges()
         row, place = polling_calls(self.activity, self.call, self.order)
@@ -321,7 +322,7 @@ class _Builder:
                      np.ones(len(target), np.bool_))  # fmt: skip
 
     def _handing_over(self, found: StepGraph) -> Edges:
-        """Edges from the last call of a burst to the thread that waited for it; nothing else is left of its gap."""
+        """Edges from the last call of a burst to the thread that waited for it; the waiting gap itself is removed."""
         if HAND_OVER in self.without or len(self.host.threads) < 2:
             return _no_edges()
         device = np.full(len(self.activity.calls), MISSING)
@@ -333,7 +334,7 @@ class _Builder:
                      found.time[target] - found.time[source], np.zeros(len(target), np.bool_))  # fmt: skip
 
     def _of_collectives(self, found: StepGraph) -> Edges:
-        """Edges from the arrival of each rank to the begin of the transfer on every other one."""
+        """Edges from the arrival of each rank at a collective to the begin of the transfer on every other rank."""
         source, target = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for places in self.together:
             here, there = np.meshgrid(places, places)
@@ -346,7 +347,7 @@ class _Builder:
                      offset, np.zeros(len(sources), np.bool_))  # fmt: skip
 
     def _events(self, found: StepGraph) -> Edges:
-        """Edges that are inferred, of operations that start late behind a wait for an event."""
+        """Inferred edges to operations that start late after their stream waited for an event."""
         if EVENT in self.without:
             return _no_edges()
         late = found.time[self.entry] - expected(found)[self.entry] > graph_facts()["event"]["least_ns"]
@@ -356,7 +357,7 @@ class _Builder:
         return self._between_streams(EVENT, before, place, usual)
 
     def _recorded_events(self) -> Edges:
-        """Edges of events that the recording names, as long after the end as a quarter of those that held a stream."""
+        """Edges of recorded events; the delay is a low quantile of the delays of waits that held a stream."""
         if EVENT in self.without:
             return _no_edges()
         before, place = self.streams.by_recorded_events()
@@ -367,7 +368,7 @@ class _Builder:
         return self._between_streams(EVENT, before, place, np.full(len(place), usual))
 
     def _edges_of_graphs(self, found: StepGraph) -> Edges:
-        """Edges between nodes of CUDA graphs that the recording has, whose times may overlap a little."""
+        """Edges between the nodes of a recorded CUDA graph, whose times may overlap slightly."""
         if EVENT in self.without:
             return _no_edges()
         places = np.empty(len(self.order), np.int64)
@@ -381,7 +382,7 @@ class _Builder:
         return self._between_streams(EVENT, before, place, usual)
 
     def _between_streams(self, kind: int, before: Integers, place: Integers, usual: Numbers) -> Edges:
-        """Edges from ends of operations to starts of others, which are the usual time later, or less if recorded."""
+        """Edges from ends of operations to starts of others, with the usual delay or the recorded one if shorter."""
         recorded = self.order.start[place] - self.order.end[before]
         offset = usual if self.constants_only else np.minimum(recorded, usual)
         return Edges(np.full(len(place), kind, np.int8), self.node[before].astype(np.int32),
@@ -390,7 +391,7 @@ class _Builder:
     def _release(self, found: StepGraph) -> None:
         """Hold streams that ran work from before the recording until their first operation starts.
 
-        Nothing that was recorded ran on its GPU since its launch.
+        A stream did so if nothing recorded ran on its GPU since that operation was launched.
         """
         order, operations, least = self.order, self.activity.operations, facts()["in_flight"]["least_ns"]
         first = order.bounds[:-1]
@@ -409,19 +410,19 @@ class _Builder:
 
 
 def _spread(times: Numbers) -> float:
-    """The median distance from the median."""
+    """The median absolute deviation from the median."""
     return float(np.median(np.abs(times - np.median(times))))
 
 
 def _typical(gaps: Numbers) -> float:
-    """The mean of what is near the median: thousands of gaps add up, and their median may be off by a tenth."""
+    """The mean of values near the median: thousands of gaps add up, and a median may be off by a tenth."""
     median = float(np.median(gaps))
     near = gaps[np.abs(gaps - median) <= graph_facts()["evidence"]["explained_ns"]]
     return float(near.mean()) if len(near) else median
 
 
 def expected(graph: StepGraph) -> Numbers:
-    """When each node is reached by its edges if everything before it is at its recorded time."""
+    """When the edges would let each node go if everything before it happened at its recorded time."""
     found = np.zeros(len(graph))
     before = graph.time + graph.work
     found[1:] = before[:-1]
@@ -441,7 +442,7 @@ def _no_edges() -> Edges:
 
 
 def _sorted(parts: list[Edges]) -> Edges:
-    """All edges in order of their targets."""
+    """All edges in the order of their targets."""
     joined = Edges(
         np.concatenate([one.kind for one in parts]), np.concatenate([one.source for one in parts]),
         np.concatenate([one.target for one in parts]), np.concatenate([one.offset for one in parts]),

@@ -1,4 +1,4 @@
-"""The critical path of a graph: from the end back to the begin through what each node waited for, by kind of time."""
+"""The critical path of a graph: from its end back to its begin along what each node waited for, by kind of time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ KERNELS, COPIES, COMMUNICATION, HOST_CODE, CALLS, LAUNCHES, HAND_OVERS, WAITS = 
 PATH_KINDS = (
     "kernels", "copies", "communication", "host code", "API calls", "launch and gaps", "hand-over", "unexplained",
 )  # fmt: skip
-"""Kinds of time on a critical path. Launch and gaps: from a call to its operation, and between queued operations."""
+"""Kinds of time on a critical path. "launch and gaps": from a call to its operation, and between queued operations."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of the path on one chain, in ns since the origin; `kind` is what takes most of it."""
+    """A part of the path on one chain, in ns since the origin; `kind` is the kind with most of its time."""
 
     chain: int
     start_ns: float
@@ -40,11 +40,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The time of each kind on the path in ns (one per `PATH_KINDS`), which together are the length of the recording.
+    """The time of each kind on the path in ns (one per `PATH_KINDS`); they add up to the recording without `before_ns`.
 
-    But for `before_ns`, in which the GPU ran work from before the steps that are looked at. `work` is the time on the
-    path of each operation, by its row in the recording, `waited` the unexplained time there before it. `stretches` are
-    in order of time.
+    `before_ns` is the time in which the GPU ran work from before the steps. `work` is the time of each operation on the
+    path, by its row in the recording, `waited` the unexplained time on it before the operation. `stretches` are in
+    order.
     """
 
     by_kind: Numbers
@@ -59,7 +59,7 @@ class CriticalPath:
         return float(self.by_kind.sum())
 
     def share(self, kind: int) -> float:
-        """The share of a kind."""
+        """The share of a kind in the length of the path."""
         return float(self.by_kind[kind]) / self.length_ns if self.length_ns else 0.0
 
 
@@ -76,9 +76,10 @@ def operation_kinds(activity: Activity) -> Kinds:
 def critical_path(
     graph: StepGraph, activity: Activity, reached: Numbers | None = None, *, since_ns: float = 0.0
 ) -> CriticalPath:
-    """The critical path of the recording, or of a replay in which each node was `reached` then (without lags).
+    """The critical path of the recording, or of a replay without lags that `reached` its nodes at these times.
 
-    Until `since_ns` behind the origin the GPU is known to have run work from before: a wait for that is no part of it.
+    Until `since_ns` after the origin, the GPU is known to have run earlier work: waiting for it is not part of the
+    path.
     """
     walk = _Walk(graph, graph.time if reached is None else reached, graph.lag if reached is None else None)
     by_kind = np.zeros(len(PATH_KINDS))
@@ -114,7 +115,7 @@ def critical_path(
 
 
 class _Walk:
-    """What let each node go: the node before it on its chain, or an edge."""
+    """Which predecessor let each node go last: the node before it on its chain, or an edge."""
 
     def __init__(self, graph: StepGraph, time: Numbers, lag: Numbers | None) -> None:
         self.graph, self.time = graph, time
@@ -137,9 +138,9 @@ class _Walk:
         self._by_edge, self._arrives = by_edge, arrives
 
     def stretch(self, node: int) -> tuple[int, int | None, int | None, bool]:
-        """The first node of the stretch of a chain that ends at a node; its source, edge, and whether it leaves an end.
+        """First node of the stretch of a chain that ends at `node`; its source, edge, and whether that leaves an end.
 
-        The edge is None for a launch, the source for the begin of the recording.
+        The edge is None for a launch; the source is None at the begin of the recording.
         """
         graph, first = self.graph, int(self._stop[node])
         if not self._by_edge[first]:
@@ -154,9 +155,9 @@ class _Walk:
 
 
 def _spent(graph: StepGraph, kinds: Kinds, nodes: Integers, walk: _Walk, *, is_end: bool, whole: bool) -> Numbers:
-    """The time of each kind along nodes of one chain, from the first to the last or its end.
+    """The time of each kind along nodes of one chain, from the first to the last one, or to its end.
 
-    `whole`: from the begin of the recording; else what is before the first node comes by an edge.
+    With `whole`, this includes the time from the begin of the recording to the first node; else an edge leads to it.
     """
     spent = np.zeros(len(PATH_KINDS))
     behind = nodes if whole else nodes[1:]

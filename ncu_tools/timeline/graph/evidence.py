@@ -1,4 +1,4 @@
-"""How far a graph can be believed: what of the recording its edges explain, and what is therefore said of savings."""
+"""How well the edges of a graph explain its recording, and which savings can therefore be given."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SOUND, BOUNDS_ONLY, REFUSED = "sound", "bounds only", "refused"
 
 @dataclass(frozen=True)
 class GraphEvidence:
-    """What the edges explain.
+    """How much of a recording the edges of its graph explain.
 
-    `explained` is the share of operations that start within 5 us of what they waited for; what a gap between queued
-    ones is longer than any GPU takes is not explained. `unexplained_ns` is the time on the critical path that no edge
-    explains, with that of waiting calls whose operation is not known; `alone_ns` the time there of communication whose
-    other ranks are not in the recording: how long it waited for them is unknown. `path_share` is the share of both.
-    `level` is what follows for savings, `why` the sentence on it, "" where nothing limits them.
+    `explained` is the share of operations that start within 5 us of what they waited for; queued operations further
+    apart than on any GPU do not. `unexplained_ns` is the time on the critical path that no edge explains, including
+    calls that wait for an unknown operation; `alone_ns` is communication there whose other ranks are not recorded, so
+    that its wait for them is unknown. `path_share` is the share of both. `level` says which savings may be given, and
+    `why` the reason.
     """
 
     explained: float
@@ -38,9 +38,9 @@ class GraphEvidence:
 
 
 def evidence(graph: StepGraph, activity: Activity, path: CriticalPath, lost: int = 0) -> GraphEvidence:
-    """What the edges of a graph explain of its recording, by its critical path.
+    """Judge a graph by its critical path.
 
-    `lost` launches have no record of what they ran: the GPU may have worked where it seems idle.
+    `lost` is the number of launches without a record of what they ran: the GPU may have worked where it seems idle.
     """
     limits = graph_facts()["evidence"]
     late = graph.lag + np.maximum(graph.rest - limits["filtered_ns"], 0.0)
@@ -65,7 +65,7 @@ def evidence(graph: StepGraph, activity: Activity, path: CriticalPath, lost: int
 
 
 def _alone_on_path(graph: StepGraph, activity: Activity, path: CriticalPath) -> float:
-    """How much of the path is communication that no other rank of the recording takes part in, in ns."""
+    """The time on the path of communication without another rank in the recording, in ns."""
     alone = operation_kinds(activity) == COMMUNICATION
     shared = graph.edges.target[graph.edges.kind == COLLECTIVE]
     alone[graph.row[shared]] = False
@@ -73,7 +73,7 @@ def _alone_on_path(graph: StepGraph, activity: Activity, path: CriticalPath) -> 
 
 
 def _unmatched_on_path(graph: StepGraph, activity: Activity, path: CriticalPath) -> float:
-    """How much of the path lies in waiting calls that wait for something unknown, in ns."""
+    """The time on the path in calls that wait for an unknown operation, in ns."""
     calls, found = activity.calls, 0.0
     threads = [one.thread for one in graph.chains]
     for one in path.stretches:
@@ -86,7 +86,7 @@ def _unmatched_on_path(graph: StepGraph, activity: Activity, path: CriticalPath)
 
 
 def _why(found: GraphEvidence, length: float, lost: int, lacks: Sequence[str]) -> str:
-    """The sentence on what limits savings; `lacks` is what the recording does not hold."""
+    """The sentence on what limits savings; `lacks` are phrases on what the recording lacks."""
     limits, parts = graph_facts()["evidence"], []
     if found.unexplained_ns > limits["bounds_only"] * length:
         share = percent(found.unexplained_ns / length)
@@ -108,7 +108,7 @@ def _why(found: GraphEvidence, length: float, lost: int, lacks: Sequence[str]) -
 def _lacks(
     graph: StepGraph, activity: Activity, path: CriticalPath, in_calls: float, explained: float
 ) -> Iterator[str]:
-    """What the recording does not hold; `in_calls`: ns of waiting calls on the path whose operation is not known."""
+    """What the recording lacks, as phrases; `in_calls` is the path's time in calls with an unknown wait, in ns."""
     if graph.no_launch:
         of_all = counted(len(activity.operations), "operation", "operations")
         yield f"the calls that launched {graph.no_launch:,} of {of_all}"
@@ -129,7 +129,7 @@ def _lacks(
 
 
 def _waits_by_cause(graph: StepGraph, activity: Activity, path: CriticalPath) -> dict[str, float]:
-    """Unexplained ns on the path before operations, by what may have held them."""
+    """Unexplained time before operations on the path, in ns, by its possible cause."""
     operations, found = activity.operations, dict[str, float]()
     _, gpu = numbered(operations.process, operations.device)
     for own in grouped(gpu):

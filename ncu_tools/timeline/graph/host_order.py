@@ -1,4 +1,4 @@
-"""The API calls of a recording in the order of their threads, and where one thread hands over to another."""
+"""The API calls of a recording in the order of their threads, and hand-overs from one thread to another."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from ncu_tools.timeline.graph.step_graph import NONE, Mask, Numbers, graph_facts
 from ncu_tools.timeline.intervals import IntervalSet
 
 MOST_BURSTS = 16
-"""Bursts of other threads that are looked at before a gap ends."""
+"""Number of other threads' latest bursts that are searched for the end of a gap."""
 
 
 @dataclass(frozen=True)
 class HostOrder:
-    """Moments of threads: starts of calls, ends of calls that may block, and the end of what the thread ran last.
+    """Moments of threads: starts of calls, ends of calls that may block, and the end of the last range.
 
-    Only threads that launch GPU work or wait for it: a watchdog that asks for events every second pins no step.
+    Only threads that launch GPU work or wait for it count: a watchdog that polls events every second is part of no
+    step.
 
-    `row` is the call's, -1 for the last. `threads` are process and number, `bounds` where the moments of each begin.
-    `start_of` and `end_of` are the places of the two moments of each call, -1 for none.
+    `row` is the call of each moment, -1 for the last one. `threads` are (process, thread), `bounds` the first moment of
+    each. `start_of` and `end_of` are the moments of each call, -1 for none.
     """
 
     threads: list[tuple[int, int]]
@@ -34,14 +35,14 @@ class HostOrder:
 
     @classmethod
     def of(cls, activity: Activity, launching: Integers, ends: Integers) -> HostOrder:
-        """The moments of the threads that made the calls `launching` (rows); `ends` are calls whose ends count too."""
+        """The moments of the threads that made the calls `launching` (rows); `ends` are the calls whose ends count."""
         calls = activity.calls
         ends = ends[calls.end[ends] > calls.start[ends]]
         pairs, thread = numbered(calls.process, calls.thread)
         kept = np.unique(thread[np.concatenate([launching, ends])])
         starts = np.flatnonzero(np.isin(np.arange(len(pairs)), kept)[thread]) if len(pairs) else ends
         threads = [(pairs[one][0], pairs[one][1]) for one in kept.tolist()]
-        thread = np.searchsorted(kept, thread)  # of threads that are not kept it is not asked
+        thread = np.searchsorted(kept, thread)  # threads that are not kept are never looked up
         lasts = _last_moments(activity, threads, thread[starts], calls.end[starts])
         time = np.concatenate([calls.start[starts], calls.end[ends], list(lasts.values())]).astype(np.float64)
         row = np.concatenate([starts, ends, np.full(len(lasts), NONE)]).astype(np.int64)
@@ -61,11 +62,11 @@ class HostOrder:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """The first and the behind-last place of every thread."""
+        """First moment, and the one behind the last, of every thread."""
         return list(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True))
 
     def in_calls(self, activity: Activity, origin: int) -> tuple[Numbers, Numbers]:
-        """The time between the moment before and each moment that its thread spent in API calls, and the other time."""
+        """The time that a thread spent in API calls between the previous moment and each moment; and its other time."""
         within, calls = np.zeros(len(self)), activity.calls
         since = np.empty(len(self))
         for first, behind in self.spans:
@@ -80,7 +81,7 @@ class HostOrder:
 def _last_moments(
     activity: Activity, threads: list[tuple[int, int]], thread: Integers, end: Integers
 ) -> dict[int, int]:
-    """When the last range of each thread ends, where that is after its last call: `thread` and `end` of the calls."""
+    """By thread index, the end of its last range if that is after its last call; `thread` and `end` are of calls."""
     ranges, number = activity.ranges, {one: at for at, one in enumerate(threads)}
     of_owner = np.array([number.get(one, len(threads)) for one in ranges.owners] or [0], np.int64)
     named, called = np.zeros(len(threads) + 1, np.int64), np.zeros(len(threads) + 1, np.int64)
@@ -93,10 +94,10 @@ def _last_moments(
 
 
 def hand_overs(order: HostOrder, device: Integers) -> tuple[Integers, Integers]:
-    """Moments of a thread that wait for a burst of another thread of its process, and the last moments of those bursts.
+    """Moments at which a thread has waited for another thread's burst of calls, and the last moments of these.
 
-    The gap before such a moment holds a whole burst of the other thread. `device` is that of what each call launched,
-    `MISSING` for nothing: threads that share no device, as one for each GPU, hand nothing over.
+    The gap before the moment contains a whole burst of another thread of the process. `device` is the GPU that each
+    call launched on, `MISSING` for none: threads without a common device, such as one per GPU, hand nothing over.
     """
     least = graph_facts()["hand_over"]["gap_ns"]
     gap = np.diff(order.time, prepend=-np.inf) > least

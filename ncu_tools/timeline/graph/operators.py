@@ -1,4 +1,4 @@
-"""The ranges of the host around calls: the innermost operator of each, and how ranges nest."""
+"""The operators around API calls: the innermost one of each call, and how operators nest."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ncu_tools.timeline.graph.step_graph import NONE, Mask
 from ncu_tools.timeline.intervals import grouped
 
 SHALLOW = 32
-"""Ranges that are gone through at once for all calls; deeper ones one call after the other."""
+"""Depth of nesting that is searched for all calls at once; deeper ranges are searched call by call."""
 
 
 class OperatorsAround:
-    """Operators of threads, nested: `parent` is the row of the range around each range, -1 for none or no operator."""
+    """The nesting of a recording's operators: `parent` is the row of the operator around each range, -1 for none."""
 
     def __init__(self, activity: Activity) -> None:
         self._ranges: HostRanges = activity.ranges
@@ -31,7 +31,7 @@ class OperatorsAround:
                                          activity.ranges.start[rows].tolist())  # fmt: skip
 
     def around(self, calls: Integers) -> Integers:
-        """The row of the innermost operator around the begin of each call (row; -1 for none); -1 for none."""
+        """The row of the innermost operator around the begin of each call (rows; -1 for none); -1 for none."""
         found = np.full(len(calls), NONE)
         table, ranges = self._calls, self._ranges
         known = np.flatnonzero(calls >= 0)
@@ -46,14 +46,14 @@ class OperatorsAround:
         return found
 
     def _open_at(self, place: Integers, moment: Integers) -> Integers:
-        """The first of each range and those around it that ends no earlier than a moment; -1 for none."""
+        """The innermost of each range and its parents that has not ended before a moment; -1 for none."""
         end, parent = self._ranges.end, self.parent
         for _ in range(SHALLOW):
             over = (place >= 0) & (end[place] < moment)
             if not over.any():
                 return place
             place[over] = parent[place[over]]
-        # Deep ones in order of time: what has ended for one has for all later ones, and is left out from then on.
+        # deep ranges in order of time: a range that has ended stays ended, and is skipped from then on
         around = dict[int, int]()
         for at in np.argsort(moment, kind="stable").tolist():
             one, passed = int(place[at]), list[int]()
@@ -72,9 +72,9 @@ class OperatorsAround:
         return np.where(operator >= 0, np.append(around, NONE)[operator], NONE)
 
     def within(self, operator: Integers, named: Mask) -> Mask:
-        """Which operators (rows, -1 for none) are of a name that `named` marks, or within one that is."""
+        """Mask of the operators (rows, -1 for none) that have a name marked by `named`, or lie in one that has."""
         found, around = named[self._ranges.name], self.parent.copy()
-        while (known := np.flatnonzero(around >= 0)).size:  # twice as far out each time
+        while (known := np.flatnonzero(around >= 0)).size:  # doubles the distance outward each time
             found[known] |= found[around[known]]
             around[known] = around[around[known]]
         inside: Mask = (operator >= 0) & np.append(found, False)[operator]
@@ -82,7 +82,7 @@ class OperatorsAround:
 
 
 def _parents(rows: Sequence[int], ends: Sequence[int], starts: Sequence[int]) -> list[int]:
-    """The row of the range around each range of one thread, in order of starts, the longer first; -1 for none."""
+    """The row of the range around each range of one thread, ordered by start, longer first; -1 for none."""
     found, around = [], list[tuple[int, int]]()
     for row, start, end in zip(rows, starts, ends, strict=True):
         while around and around[-1][1] <= start:

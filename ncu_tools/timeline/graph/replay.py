@@ -1,9 +1,9 @@
-"""Replay a graph with other times: when every node is reached, for several what-ifs at once.
+"""Replay a graph with changed times: when every node is reached, for several what-ifs at once.
 
-Let D be the running sum of what each node takes behind the one before it, over all nodes. Within a chain x - D never
-falls: it stays where the chain itself says when a node is reached, and rises to `ready` - D where an edge does, with
-`ready` the time at which the edge lets the node go. So x - D is a running maximum, which numpy takes over a whole
-segment in one call for all what-ifs.
+Let x be the time of a node, and D the running sum, over all nodes, of the time from each node to the next. Within a
+chain x - D never falls: it is constant where the chain itself decides, and rises to `ready` - D where an edge does,
+with `ready` the time at which the edge lets the node go. So x - D is a running maximum, which numpy computes over a
+whole segment and for all what-ifs in one call.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from ncu_tools.timeline.graph.step_graph import Mask, Numbers, StepGraph
 
 MEMORY = 80_000_000
-"""So many bytes the nodes of what-ifs that are replayed together take; a graph of more nodes is replayed in turns."""
+"""Bytes for the nodes of the what-ifs that are replayed together; larger graphs are replayed in several rounds."""
 
 
 @dataclass
 class ReplayTimes:
-    """What a replay takes for each node and edge, to be changed by a what-if; the graph's own at first.
+    """The times of a replay for each node and edge: initially the graph's own, changed by a what-if.
 
-    A `latency_factor` scales the time from launches to operations; an `offset` of -inf means that the edge is gone.
+    `latency_factor` scales the latencies of launches; an `offset` of -inf removes the edge.
     """
 
     work: Numbers
@@ -34,25 +34,25 @@ class ReplayTimes:
 
 
 Change = Callable[[ReplayTimes], None]
-"""A what-if: it changes the times in place."""
+"""A what-if, as a function that changes the times in place."""
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """The ends of what-ifs in ns since the origin, and with `keep_times` when each node was reached, a row for each."""
+    """The end of each what-if in ns since the origin, and with `keep_times` when each node was reached (a row each)."""
 
     end: Numbers
     reached: Numbers
 
 
 def unchanged(times: ReplayTimes) -> None:
-    """The what-if in which nothing changes."""
+    """The what-if that changes nothing."""
 
 
 def replay(graph: StepGraph, changes: Sequence[Change], *, lags: bool, keep_times: bool = False) -> Replayed:
-    """Replay every what-if; with `lags`, what the recording does not explain is kept.
+    """Replay every what-if; with `lags`, the unexplained lags of the recording are kept.
 
-    With `keep_times` the times of all nodes are kept (float64, one row per what-if, one column per node).
+    With `keep_times`, the times of all nodes are returned (float64, one row per what-if, one column per node).
     """
     together = max(1, MEMORY // (8 * max(len(graph), 1)))
     ends, reached = [np.zeros(0)], []
@@ -66,11 +66,11 @@ def replay(graph: StepGraph, changes: Sequence[Change], *, lags: bool, keep_time
 
 
 class _Rows:
-    """What-ifs that are replayed together, a row for each.
+    """What-ifs that are replayed together, one row each.
 
-    `above` are the nodes' x - D; before a node is replayed, what its launch adds to the x - D of the launching call.
-    `edge` is the same of the other edges. `begin` and `last` are -D before the first node of each chain, and the end of
-    the last one less its x - D.
+    `above` is x - D of each node; before its replay, what its launch adds to the x - D of the launching call. `edge` is
+    the same for other edges. `begin` is -D before the first node of each chain, `last` the end of its last node minus x
+    - D.
     """
 
     def __init__(self, graph: StepGraph, changes: Sequence[Change], *, lags: bool, keep_times: bool) -> None:
@@ -80,12 +80,12 @@ class _Rows:
         self._edge = np.empty((rows, len(graph.edges)))
         self._begin, self._last = np.empty((rows, chains)), np.empty((rows, chains))
         self.sums = np.empty((rows, len(graph))) if keep_times else None
-        ahead = np.flatnonzero(graph.rest < 0)  # a kernel launched ahead of the end of the one before it
+        ahead = np.flatnonzero(graph.rest < 0)  # kernels that overlapped with the one before them
         not_launched = graph.launch < 0
         for row, change in enumerate(changes):
             times = ReplayTimes(graph.work.copy(), graph.call.copy(), graph.rest.copy(), 1.0, graph.edges.offset.copy())
             change(times)
-            # It may start earlier, but does not end before that one.
+            # such a kernel may start early, but does not end before its predecessor
             times.rest[ahead] = np.maximum(times.rest[ahead], -times.work[ahead])
             self._fill(row, times, not_launched, lags=lags)
 
@@ -124,7 +124,7 @@ class _Rows:
         for (chain, low, high), (one, behind) in zip(graph.segments.tolist(), bounds, strict=True):
             before = self._begin[:, chain] if low == firsts[chain] else above[:, low - 1]
             if is_host[chain]:
-                above[:, low:high] = before[:, None]  # nothing launches a call
+                above[:, low:high] = before[:, None]  # no launch leads to a call
                 rises = one < behind
             else:
                 above[:, low:high] += above[:, launch[low:high]]

@@ -1,4 +1,4 @@
-"""The order in which stretches of chains can be replayed: each only behind all that its edges come from."""
+"""Find an order of segments of chains for a replay, in which each follows the sources of all its edges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ncu_tools.timeline.graph.step_graph import NONE, Integers, StepGraph
 
 
 class _Needs:
-    """What a chain needs of another: `source[i]` of it before its own node `target[i]`, in order of targets.
+    """The edges to a chain from another one: node `source[i]` must precede node `target[i]`, ordered by target.
 
     `first` is the first node that cannot be replayed yet, `NONE` if there is none.
     """
@@ -25,9 +25,9 @@ class _Needs:
         self._upto = np.maximum.accumulate(source + 1)
 
     def look(self, done: int) -> int | None:
-        """Set `first` where nodes of the other chain before `done` are replayed; until where that must be to go on.
+        """Update `first`, given that the other chain is done until `done`; returns until where it must be to continue.
 
-        None if it needs nothing more.
+        Returns None if no more is needed.
         """
         at = int(np.searchsorted(self._upto, done, side="right"))
         if at == len(self._target):
@@ -37,16 +37,16 @@ class _Needs:
         return int(self._upto[at])
 
     def drop(self, node: int, done: int) -> None:
-        """Forget what keeps a node from being replayed."""
+        """Remove the edges that block a node."""
         kept = (self._target != node) | (self._source < done)
         self._target, self._source = self._target[kept], self._source[kept]
         self._upto = np.maximum.accumulate(self._source + 1)
 
 
 def scheduled(graph: StepGraph) -> StepGraph:
-    """The graph with its `segments`, rows of (chain, first node, behind the last).
+    """The graph with its `segments`: rows of (chain, first node, node behind the last).
 
-    Edges that would have to be replayed before their source, as damaged recordings have them, are dropped and counted.
+    Cyclic edges, as in damaged recordings, are dropped and counted.
     """
     order = _Order(graph)
     order.run()
@@ -55,10 +55,10 @@ def scheduled(graph: StepGraph) -> StepGraph:
 
 
 class _Order:
-    """Chains while they are replayed: each goes on when what it needs first is done.
+    """Replays chains in order: each continues when the sources that it needs next are done.
 
-    `blocks` are, by chain, its needs by the first node that each keeps back; `waiting` by chain the needs of others by
-    the node of it that they wait for. A need whose `first` is another by now is no longer what the heap says.
+    `_blocks` has the needs of each chain in a heap, by the first node that each blocks; `_waiting` the needs of other
+    chains, by the node for which they wait. A need in a heap is outdated if its `first` has changed.
     """
 
     def __init__(self, graph: StepGraph) -> None:
@@ -77,7 +77,7 @@ class _Order:
             self._look(one)
 
     def run(self) -> None:
-        """Replay all chains; where none can go on, the earliest goes on without what it needs."""
+        """Order all segments; if every chain is blocked, the edges that block the earliest one are dropped."""
         while self._next:
             while self._ready:
                 self._go_on(self._ready.popleft())
@@ -90,7 +90,7 @@ class _Order:
                     heappush(self._next, (float(self._time[node]), chain))
 
     def _go_on(self, chain: int) -> None:
-        """Replay a chain as far as it can be."""
+        """Advance a chain to its next blocked node."""
         blocks = self._blocks[chain]
         while blocks and blocks[0][2].first != blocks[0][0]:
             heappop(blocks)
@@ -103,7 +103,7 @@ class _Order:
                 self._look(heappop(waiting)[2])
 
     def _look(self, one: _Needs) -> None:
-        """Put a need where it blocks, and where it waits; its chain may go on."""
+        """Enter a need where it blocks and where it waits; its chain may continue."""
         upto = one.look(self._done[one.other])
         if upto is not None:
             heappush(self._blocks[one.chain], (one.first, next(self._count), one))
@@ -111,7 +111,7 @@ class _Order:
         self._ready.append(one.chain)
 
     def _release(self, chain: int, node: int) -> None:
-        """Drop the edges that keep a node from being replayed."""
+        """Drop the edges that block a node."""
         blocks = self._blocks[chain]
         while blocks and blocks[0][0] <= node:
             one = heappop(blocks)[2]
@@ -124,7 +124,7 @@ class _Order:
 
 
 def _needs(graph: StepGraph) -> list[_Needs]:
-    """What each chain needs of each other one."""
+    """The needs of each chain from each other chain."""
     launched = np.flatnonzero(graph.launch >= 0)
     target = np.concatenate([launched, graph.edges.target]).astype(np.int64)
     source = np.concatenate([graph.launch[launched], graph.edges.source]).astype(np.int64)
@@ -139,7 +139,7 @@ def _needs(graph: StepGraph) -> list[_Needs]:
 
 
 def _without(graph: StepGraph, dropped: list[tuple[int, int]]) -> StepGraph:
-    """The graph without the edges from a chain to a node."""
+    """The graph without the dropped edges, given as (source chain, target node)."""
     codes = np.array([node * len(graph.chains) + chain for chain, node in dropped], np.int64)
     launch, edges = graph.launch.copy(), graph.edges
     nodes = np.flatnonzero(launch >= 0)

@@ -1,4 +1,4 @@
-"""The operations of a recording in the order of their streams, and when each was launched."""
+"""The operations of a recording ordered by stream, with the time at which each was launched."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NEVER = -np.inf
 
 @dataclass(frozen=True)
 class StreamOrder:
-    """Operations sorted by stream and start: `row` are their places in the recording, `bounds` where streams begin.
+    """Operations sorted by stream and start: `row` are their rows in the recording, `bounds` the first of each stream.
 
-    A stream is one of a context of a GPU. Operations that ran beside each other on one, as nodes of a graph do, are in
-    lanes, each a stream here. `launched` is the start of the call that launched an operation, or, where that is not
-    known, of the last known one before it on its stream; -inf for work in flight at the start.
+    A stream belongs to a context of a GPU. Operations that overlap on one stream, such as nodes of a graph, are put
+    into lanes, each a stream here. `launched` is the start of an operation's call; if unknown, that of the last known
+    one before on its stream; -inf for work in flight at the start.
     """
 
     row: Integers
@@ -30,7 +30,7 @@ class StreamOrder:
 
     @classmethod
     def of(cls, operations: GpuOperations, called: Numbers) -> StreamOrder:
-        """The order of all operations; `called` is the start of the call of each, nan for unknown."""
+        """Order all operations; `called` is the start of the call of each, NaN if unknown."""
         keys = np.stack([operations.process, operations.device, operations.context, operations.stream])
         order = np.lexsort((operations.start, *keys[::-1]))
         changed = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
@@ -53,12 +53,12 @@ class StreamOrder:
 
     @property
     def streams(self) -> list[tuple[int, int]]:
-        """The first and the behind-last place of every stream."""
+        """First place, and the one behind the last, of every stream."""
         return list(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True))
 
 
 def _lanes(stream: Integers, start: Numbers, end: Numbers) -> Integers:
-    """The lane of each operation on its stream (int64): 0, but where it ran beside others 1, 2 and so on."""
+    """The lane of each operation on its stream (int64): 0, or 1, 2 ... while it overlaps with others."""
     lane, allowed = np.zeros(len(stream), np.int64), graph_facts()["stream"]["overlap_ns"]
     if len(stream) < 2:
         return lane
@@ -73,8 +73,8 @@ def _lanes(stream: Integers, start: Numbers, end: Numbers) -> Integers:
 
 
 def _lanes_of(start: list[float], end: list[float], allowed: float) -> list[int]:
-    """The lane of each operation of one stream: the one that was free last."""
-    free, lanes = list[float](), list[int]()  # when each lane is free, in order, and which it is
+    """The lane of each operation of one stream: of the free lanes the one used last."""
+    free, lanes = list[float](), list[int]()  # when each lane becomes free, ascending, and its number
     found = []
     for begun, ended in zip(start, end, strict=True):
         at = bisect_right(free, min(begun + allowed, ended)) - 1

@@ -1,4 +1,4 @@
-"""What operations waited for on other streams: events, recorded and inferred, and other lanes of their own stream."""
+"""Which operations waited for other streams: through recorded or inferred events, or across lanes of their stream."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from ncu_tools.timeline.graph.stream_order import StreamOrder
 from ncu_tools.timeline.intervals import grouped
 
 Pairs = tuple[Integers, Integers]
-"""Places in the order of streams: the operations that were waited for, and those that waited."""
+"""Places in stream order: the operations that were waited for, and the operations that waited."""
 
 
 @dataclass(frozen=True)
 class StreamWaits:
-    """The operations of a recording in the order of their streams; `call` is the row of the call of each, -1 for none.
+    """Finds waits between streams; `call` is the row of the call of each operation in stream order, -1 for none.
 
-    `lane` numbers the lanes, `wait` and `record` are the rows of the calls of each recorded wait for an event.
+    `lane` is the lane of each operation; `wait` and `record` are the rows of both calls of each recorded wait for an
+    event.
     """
 
     activity: Activity
@@ -35,16 +36,17 @@ class StreamWaits:
 
     @classmethod
     def of(cls, activity: Activity, call: Integers, order: StreamOrder) -> StreamWaits:
-        """The waits of a recording."""
+        """Prepare the waits of a recording."""
         lane = np.repeat(np.arange(len(order.bounds) - 1), np.diff(order.bounds))
         waits, calls = activity.event_waits, activity.calls
         wait, record = (called_as(waits.process, one, calls) for one in (waits.correlation, waits.record))
         return cls(activity, call, order, lane, wait, record)
 
     def across_lanes(self) -> Pairs:
-        """What earlier calls launched last on a stream, and the first operation of a call on another lane of it.
+        """Pairs of the last operation of earlier calls on a stream, and a call's first one on another lane of it.
 
-        A stream in lanes is still one: a graph waits for all before it, and what follows for all of the graph.
+        A stream in lanes is still one stream: a graph waits for everything before it, and later work for all of the
+        graph.
         """
         order, operations = self.order, self.activity.operations
         first = np.ones(len(order), np.bool_)
@@ -67,7 +69,7 @@ class StreamWaits:
         return np.concatenate(befores), np.concatenate(places)
 
     def by_recorded_events(self) -> Pairs:
-        """The last operation before the record of an event, and the first behind the wait for it, lane by lane."""
+        """Per pair of lanes, the last operation before an event's record and the first one after the wait for it."""
         order, calls = self.order, self.activity.calls
         befores, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         lanes = self._lanes()
@@ -83,12 +85,12 @@ class StreamWaits:
         return np.concatenate(befores), np.concatenate(places)
 
     def _ends_in_time(self, before: Integers, places: Integers) -> Mask:
-        """Whether each operation ended before another one started, but for what times are rounded by."""
+        """Mask of the pairs whose first operation ends before the second starts, except for rounding."""
         found: Mask = self.order.end[before] <= self.order.start[places] + graph_facts()["event"]["ahead_ns"]
         return found
 
     def _lanes(self) -> dict[tuple[int, ...], list[tuple[int, int]]]:
-        """By process, context and stream the first and the behind-last place of each lane."""
+        """First place, and the one behind the last, of each lane, by (process, context, stream)."""
         operations, found = self.activity.operations, defaultdict(list)
         firsts = self.order.row[self.order.bounds[:-1]]
         keys = np.stack([one[firsts] for one in (operations.process, operations.context, operations.stream)])
@@ -97,7 +99,7 @@ class StreamWaits:
         return found
 
     def _by_streams(self) -> Iterator[tuple[tuple[int, ...], Integers]]:
-        """The recorded waits (rows) of each pair of streams: process, context, the one that waits, and for which."""
+        """The recorded waits (rows) by (process, context, waiting stream, stream waited for)."""
         waits: EventWaits = self.activity.event_waits
         rows = np.flatnonzero((self.wait >= 0) & (self.record >= 0))
         if not len(rows):
@@ -107,10 +109,10 @@ class StreamWaits:
             yield key, rows[mine]
 
     def inferred(self, late: Integers) -> Pairs:
-        """For operations that start late behind a wait for an event that is not recorded: one that ends as they start.
+        """Pairs for operations that start late after a wait for an unrecorded event, each with one that ends then.
 
-        That one is the last of its stream before some event was recorded. Nodes of a graph wait for each other without
-        a call.
+        That one must be the last of its stream before some event was recorded. Nodes of a graph wait for each other
+        without a call.
         """
         order, limits = self.order, graph_facts()["event"]
         late = late[self._after_a_wait(late)]
@@ -125,7 +127,7 @@ class StreamWaits:
         return before[before >= 0], late[before >= 0]
 
     def _may_wait_for(self, places: Integers, before: Integers) -> Mask:
-        """Whether each operation may start by an event behind another one, which ends near to its start."""
+        """Mask of the operations that may have waited for an event after another one, which ends near their start."""
         order, operations = self.order, self.activity.operations
         row, other = order.row[places], order.row[before]
         fits: Mask = order.start[places] - order.end[before] <= graph_facts()["event"]["within_ns"]
@@ -137,9 +139,9 @@ class StreamWaits:
         return fits
 
     def _ends_before_a_record(self, before: Integers, until: Numbers) -> Mask:
-        """Whether some event was recorded between an operation's launch and the next one of its stream, till a moment.
+        """Mask of the operations after whose launch an event was recorded, before the next launch and `until`.
 
-        True where the recording has no such calls.
+        The next launch is that on the same stream. All True if the recording has no calls that record events.
         """
         order, calls = self.order, self.activity.calls
         records = calls.start[calls_named(calls, graph_facts()["event"]["record"])]
@@ -152,7 +154,7 @@ class StreamWaits:
         return found
 
     def _of_graphs(self) -> Mask:
-        """Which operations a launch of a graph ran."""
+        """Mask of the operations that a graph launch ran."""
         calls = self.activity.calls
         if not len(calls):
             return np.zeros(len(self.call), np.bool_)
@@ -161,11 +163,11 @@ class StreamWaits:
         return found
 
     def _after_a_wait(self, places: Integers) -> Mask:
-        """Which operations may have waited for an event: behind a call for it, a graph's nodes, or of unknown calls.
+        """Mask of the operations that may have waited for an event: after such a call, or in or after a graph.
 
-        A call is for the stream that the recording names, else for what its process launches next on any stream: what
-        autograd's thread waits for holds what the main thread launches. What follows a graph on the stream that this
-        was launched on waits for its nodes, which run on streams of their own.
+        A wait holds the stream that the recording names, else whatever its process launches next on any stream: waits
+        of autograd's thread hold launches of the main thread. Work after a graph waits for its nodes, which run on
+        other streams. Operations with an unknown call may have waited, too.
         """
         order, calls, operations = self.order, self.activity.calls, self.activity.operations
         previous = np.concatenate([[NONE], self.call[:-1]])
@@ -174,7 +176,7 @@ class StreamWaits:
         found: Mask = (by >= 0) & (operations.graph_node[order.row[places]] != MISSING)
         if not len(calls):
             return found
-        found |= (by < 0) | self._of_graphs()[places]  # launched before the recording, or by a call that was lost
+        found |= (by < 0) | self._of_graphs()[places]  # launched before the recording, or by an unrecorded call
         unnamed = calls_named(calls, graph_facts()["event"]["wait"])
         unnamed[self.wait[self.wait >= 0]] = False
         unnamed |= calls_named(calls, facts()["impossible"]["graph_launch"])
@@ -191,7 +193,7 @@ class StreamWaits:
 
 
 def _between(rows: Integers, owner: Integers, since: Integers, until: Integers, wanted: Integers) -> Mask:
-    """Whether any of some calls (rows) of the wanted owner lies between two others, by their rows, -1 for the begin."""
+    """Mask of the pairs of calls (rows; -1 for the begin) with one of `rows`, of the wanted owner, in between."""
     beyond = int(max(rows.max(initial=0), until.max(initial=0))) + 2
     keys = np.sort(owner * beyond + rows)
     found: Mask = np.searchsorted(keys, wanted * beyond + until) > np.searchsorted(keys, wanted * beyond + since + 1)
@@ -199,7 +201,7 @@ def _between(rows: Integers, owner: Integers, since: Integers, until: Integers, 
 
 
 def _places_of_maxima(values: Numbers) -> Integers:
-    """For each value the place of the greatest one so far."""
+    """For each value, the index of the largest one so far."""
     greatest = np.maximum.accumulate(values)
     new = np.concatenate([[True], greatest[1:] > greatest[:-1]])
     return np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))

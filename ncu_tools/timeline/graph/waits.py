@@ -1,7 +1,7 @@
-"""What API calls waited for: the operations that end with a call that blocks, and the one that makes room in a queue.
+"""What API calls waited for: operations that end with a blocking call, and operations that make room in a full queue.
 
-Which call waits is said by its name and by the kind of copy it makes, never by how long it took: where every call
-blocks, the median does. What it waited for ends within `window_ns` of its return.
+Whether a call waits is decided by its name and its kind of copy, never by its duration: if every call blocks, so does
+the median. The operation that it waited for ends within `window_ns` of its return.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ncu_tools.timeline.graph.step_graph import COPY, FULL_QUEUE, SYNC, Mask, Nu
 from ncu_tools.timeline.graph.stream_order import StreamOrder
 
 MOST_WAITS, MOST_ENDS = 64, 1024
-"""Calls that may wait for one operation, and operations whose ends near a call's return are looked at."""
+"""Most calls that may wait for one operation, and most operations examined that end near a call's return."""
 
 
 @dataclass(frozen=True)
 class CallWaits:
-    """Pairs of a call (row) and the place in the order of streams of what it waited for, by kind of edge.
+    """Pairs of a call (row) and the operation that it waited for (place in stream order), by kind of edge.
 
-    A call waits for the end of the operation, in a full queue for its start. `unmatched` are calls that waited for
-    something that is not known.
+    A call waits for the operation's end; for its start if the queue was full. `unmatched` are calls that waited for an
+    unknown operation.
     """
 
     kind: npt.NDArray[np.int8]
@@ -61,16 +61,16 @@ def call_waits(activity: Activity, call: Integers, order: StreamOrder) -> CallWa
 
 
 def waiting_calls(activity: Activity) -> Mask:
-    """Which calls wait by their name, copies apart (bool, one per call)."""
+    """Mask of the calls that wait according to their name, without copies (bool, one per call)."""
     copies = calls_named(activity.calls, ".*(Memcpy|Memset).*")
     return calls_of_kind(activity.calls, SYNCHRONISATION) & ~copies
 
 
 def polling_calls(activity: Activity, launching: Integers, order: StreamOrder) -> tuple[Integers, Integers]:
-    """Calls behind a long gap of their thread that ended with what it launched last, and the places of that.
+    """Calls after a long gap of their thread that ended with the thread's last operation; and that one's place.
 
-    `launching` is the row of the call of each operation by its place in the order of streams, -1 for none. The host
-    looked for a flag in memory that the GPU sets, as a queue of network transfers does, without a call.
+    In such a gap the host polled a flag in memory that the GPU sets, without API calls, as a queue of network transfers
+    does. `launching` is the row of the call of each operation in stream order, -1 for none.
     """
     calls, limits = activity.calls, graph_facts()["polling"]
     places = np.flatnonzero(launching >= 0)
@@ -98,7 +98,7 @@ def polling_calls(activity: Activity, launching: Integers, order: StreamOrder) -
 
 
 def _unmatched(activity: Activity, matched: Integers) -> Integers:
-    """The rows of waiting calls that took long, and that no operation explains."""
+    """The rows of long waiting calls that no operation explains."""
     calls, limits = activity.calls, graph_facts()["blocking"]
     long = calls.end - calls.start > limits["unexplained_ns"]
     known = np.zeros(len(calls), np.bool_)
@@ -107,7 +107,7 @@ def _unmatched(activity: Activity, matched: Integers) -> Integers:
 
 
 def _synchronisations(activity: Activity, call: Integers, order: StreamOrder) -> Iterator[tuple[Integers, Integers]]:
-    """Calls that synchronise and the last operations that were launched before them, on the streams they wait for."""
+    """Synchronising calls, with the last operations launched before them on the streams for which they wait."""
     calls, limits = activity.calls, graph_facts()["blocking"]
     waits = waiting_calls(activity)
     of_device = calls_named(calls, limits["waits_for_device"])
@@ -126,9 +126,9 @@ def _synchronisations(activity: Activity, call: Integers, order: StreamOrder) ->
 
 
 def _of_devices(activity: Activity, order: StreamOrder, rows: Integers, places: Integers) -> tuple[Integers, Integers]:
-    """Calls (rows) that wait for all streams, and the last operation of each stream that was launched before.
+    """Calls (rows) that wait for all streams, with the last operation launched before them on each stream.
 
-    An operation is waited for by the first such call behind its launch, and by others that begin before it ends.
+    An operation is waited for by the first such call after its launch, and by later ones that begin before it ends.
     """
     calls, after = activity.calls, graph_facts()["blocking"]["window_ns"]
     launched, behind = order.launched, _launched_next(order)
@@ -150,7 +150,7 @@ def _of_devices(activity: Activity, order: StreamOrder, rows: Integers, places: 
 
 
 def _launched_next(order: StreamOrder) -> Numbers:
-    """When the next operation of its stream was launched behind each, +inf for the last one."""
+    """When the next operation on its stream was launched after each; +inf for the last one."""
     behind = np.append(order.launched[1:], np.inf)
     behind[order.bounds[1:] - 1] = np.inf
     return behind
@@ -159,9 +159,9 @@ def _launched_next(order: StreamOrder) -> Numbers:
 def _ending_with(
     activity: Activity, order: StreamOrder, rows: Integers, places: Integers, *, for_event: Mask
 ) -> Integers:
-    """For calls that wait for one stream: of the operations launched last on their streams the one that ends nearest.
+    """For calls that wait for one stream: the operation, last launched on its stream, that ends nearest to them.
 
-    -1 where none ends within the window of the call's return. What waits for an event may wait for an earlier one.
+    -1 if none ends within the window of the call's return. A wait for an event may also be for an earlier operation.
     """
     calls, window = activity.calls, graph_facts()["blocking"]["window_ns"]
     places = places[np.argsort(order.end[places], kind="stable")]
@@ -190,7 +190,7 @@ def _ending_with(
 def _lasts_of_threads(
     activity: Activity, call: Integers, order: StreamOrder, rows: Integers
 ) -> tuple[Integers, Integers]:
-    """For calls that found their stream done: the last operation that their thread had launched, if that was done."""
+    """For calls that found their stream done: the last operation that their thread launched, if it had ended."""
     calls = activity.calls
     launching = call[order.row]
     places = np.flatnonzero(launching >= 0)
@@ -206,11 +206,11 @@ def _lasts_of_threads(
 
 
 def _copies(activity: Activity, call: Integers, order: StreamOrder) -> tuple[Integers, Integers]:
-    """Calls that copied between host and device and waited for the copy, with their own copies.
+    """Calls that copied between host and device and waited for the copy, with these copies.
 
-    Calls that wait by name, and those of pageable memory, which cudaMemcpyAsync waits for too. One to the device
-    returns when the last part is staged, before the copy ends; CUDA does not wait for a small one (CUDA runtime API,
-    "API synchronization behavior").
+    Calls wait by their name, or because cudaMemcpyAsync waits for pageable memory. A copy to the device returns once
+    its last part is staged, before the copy ends, and CUDA does not wait for a small one (CUDA runtime API, "API
+    synchronization behavior").
     """
     operations, calls = activity.operations, activity.calls
     row = order.row
@@ -228,21 +228,21 @@ def _copies(activity: Activity, call: Integers, order: StreamOrder) -> tuple[Int
 
 
 def is_pageable(operations: GpuOperations) -> Mask:
-    """Which operations are copies from or to pageable memory."""
+    """Mask of the operations that copy from or to pageable memory."""
     of_host: Mask = (operations.source_memory == PAGEABLE) | (operations.destination_memory == PAGEABLE)
     found: Mask = of_host & (operations.kind == MEMCPY)
     return found
 
 
 def staged_copies(operations: GpuOperations) -> Mask:
-    """Which copies to the device go through pinned memory of the driver, part by part."""
+    """Mask of the copies to the device that pass through the driver's pinned memory, part by part."""
     large: Mask = operations.bytes > graph_facts()["blocking"]["small_copy_bytes"]
     found: Mask = large & is_pageable(operations) & (operations.direction == HOST_TO_DEVICE)
     return found
 
 
 def _full_queues(activity: Activity, call: Integers, order: StreamOrder) -> tuple[Integers, Integers]:
-    """Launches that waited for room in the queue, and the operations whose start made it."""
+    """Launches that waited for room in a full queue, with the operations whose start made room."""
     calls, limits = activity.calls, graph_facts()["queue"]
     launches = np.flatnonzero(calls_of_kind(calls, LAUNCH))
     lasts = calls.end[launches] - calls.start[launches]

@@ -1,4 +1,4 @@
-"""What a step would save if operations took other times, or were gone: replays of its graph with changed times."""
+"""What a step would save if operations took other times or were gone: replays of its graph with changed times."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ncu_tools.timeline.intervals import IntervalSet
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change by its title, in three readings where a question is open, as how much host code goes with an operation.
+    """A change with its title, in up to three readings of an open question, such as how much host code goes with it.
 
-    `likely` is None where nothing recorded answers it. With `times` the step does so many steps' work, and what counts
-    is its time for one.
+    `likely` is None if the recording does not answer it. With `times`, the step does the work of so many steps, and its
+    time per one of them counts.
     """
 
     title: str
@@ -29,7 +29,7 @@ class WhatIf:
 
     @classmethod
     def of(cls, title: str, change: Change) -> WhatIf:
-        """A what-if with one reading."""
+        """A what-if with a single reading."""
         return cls(title, change, change, change)
 
     def __and__(self, other: WhatIf) -> WhatIf:
@@ -42,7 +42,7 @@ class WhatIf:
 
     @property
     def readings(self) -> list[Change]:
-        """Its different readings, the least first."""
+        """The distinct readings, the least first."""
         found = [self.least]
         found += [one for one in (self.likely, self.most) if one is not None and one not in found]
         return found
@@ -50,9 +50,9 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Saving:
-    """What a recording saves, in ns: the interval over all readings, unexplained waits kept and dropped.
+    """The saving over a recording in ns: an interval over all readings, with unexplained waits kept and dropped.
 
-    `likely_ns` is the middle of the likely reading, None where there is none.
+    `likely_ns` is the middle of the likely reading, None if there is none.
     """
 
     low_ns: float
@@ -61,7 +61,7 @@ class Saving:
 
 
 def all_of(*changes: Change) -> Change:
-    """Changes one after the other."""
+    """Apply several changes in turn."""
 
     def change(times: ReplayTimes) -> None:
         for one in changes:
@@ -71,12 +71,12 @@ def all_of(*changes: Change) -> Change:
 
 
 def ends(graph: StepGraph, changes: Sequence[Change]) -> Numbers:
-    """When the recording ends in ns [2, 1 + changes]: unexplained waits kept, dropped; first with nothing changed."""
+    """The ends of replays in ns, shape (2, 1 + changes): unexplained waits kept, dropped; first without a change."""
     return np.stack([replay(graph, [unchanged, *changes], lags=lags).end for lags in (True, False)])
 
 
 def savings(graph: StepGraph, what_ifs: Sequence[WhatIf]) -> list[Saving]:
-    """The saving of each what-if over the whole recording; negative where it makes it longer."""
+    """The saving of each what-if over the whole recording; negative if it becomes longer."""
     end = ends(graph, [change for one in what_ifs for change in one.readings])
     found, at = [], 1
     for one in what_ifs:
@@ -90,7 +90,7 @@ def savings(graph: StepGraph, what_ifs: Sequence[WhatIf]) -> list[Saving]:
 
 
 def scaled(graph: StepGraph, rows: Integers | Mask, factor: float | Numbers) -> Change:
-    """Operations (rows) that take `factor` of their time."""
+    """Scale the times of operations (rows) by `factor`."""
     nodes = graph.operation_node[rows]
 
     def change(times: ReplayTimes) -> None:
@@ -100,7 +100,7 @@ def scaled(graph: StepGraph, rows: Integers | Mask, factor: float | Numbers) -> 
 
 
 def without(graph: StepGraph, rows: Integers | Mask) -> Change:
-    """Operations that are gone, with the gap before each and what their API calls take; the host code stays."""
+    """Remove operations, the gap before each, and the time of their API calls; the host code stays."""
     nodes, entries = graph.operation_node[rows], graph.entry_node[rows]
     calls = _nodes_after_calls(graph, np.arange(len(graph.operation_node))[rows])
     edges = np.flatnonzero(np.isin(graph.edges.target, nodes) | np.isin(graph.edges.target, entries))
@@ -116,7 +116,7 @@ def without(graph: StepGraph, rows: Integers | Mask) -> Change:
 
 
 def _nodes_after_calls(graph: StepGraph, rows: Integers) -> Integers:
-    """The nodes behind the begins of calls that launched nothing but these operations: their `call` is the call's."""
+    """The nodes after the begins of calls that launched only these operations: their `call` is the call's time."""
     launching = graph.launching_node(np.arange(len(graph.operation_node)))
     launching, mine = launching[launching >= 0], graph.launching_node(rows)
     mine = mine[mine >= 0]
@@ -128,7 +128,7 @@ def _nodes_after_calls(graph: StepGraph, rows: Integers) -> Integers:
 
 
 def without_host_time(graph: StepGraph, activity: Activity, spans: Sequence[tuple[int, IntervalSet]]) -> Change:
-    """Threads (their number, and moments of the recording) whose host code and calls in these moments are gone."""
+    """Remove host code and calls of threads (thread number, moments of the recording) in these moments."""
     calls = activity.calls
     nodes, in_calls, in_code = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
     for thread, moments in spans:
@@ -154,12 +154,12 @@ def without_host_time(graph: StepGraph, activity: Activity, spans: Sequence[tupl
 
 
 def _left(time: Numbers, gone: Integers) -> Numbers:
-    """The share of each time that is left; of none all."""
+    """The remaining share of each time; 1 for a time of 0."""
     return np.where(time > 0, 1.0 - np.minimum(gone / np.maximum(time, 1.0), 1.0), 1.0)
 
 
 def without_gaps_before(graph: StepGraph, rows: Integers, shorter_ns: float) -> Change:
-    """All host time from the call before those that launched these operations to their own is gone.
+    """Remove all host time between the calls that launched these operations and the call before each.
 
     Gaps of `shorter_ns` and more stay: they are more than the price of a launch.
     """
@@ -174,7 +174,7 @@ def without_gaps_before(graph: StepGraph, rows: Integers, shorter_ns: float) -> 
 
 
 def launch_gaps(graph: StepGraph, factor: float) -> Change:
-    """The way from a call to its operation, and between queued operations, takes `factor` of its time."""
+    """Scale the time from calls to their operations, and between queued operations, by `factor`."""
     gaps = np.setdiff1d(np.flatnonzero(~graph.is_host & (graph.rest > 0)), graph.first_of_streams)
 
     def change(times: ReplayTimes) -> None:
@@ -185,7 +185,7 @@ def launch_gaps(graph: StepGraph, factor: float) -> Change:
 
 
 def api_calls(graph: StepGraph, factor: float) -> Change:
-    """API calls of threads take `factor` of their time."""
+    """Scale the time in API calls by `factor`."""
     nodes = np.flatnonzero(graph.is_host)
 
     def change(times: ReplayTimes) -> None:
@@ -195,7 +195,7 @@ def api_calls(graph: StepGraph, factor: float) -> Change:
 
 
 def host_code(graph: StepGraph, factor: float) -> Change:
-    """What threads do between calls, and from the launches of one to those of another, takes `factor` of its time."""
+    """Scale the threads' time between calls, and the time from one thread's launches to another's, by `factor`."""
     nodes, handed = np.flatnonzero(graph.is_host), np.flatnonzero(graph.edges.kind == HAND_OVER)
 
     def change(times: ReplayTimes) -> None:
@@ -206,5 +206,5 @@ def host_code(graph: StepGraph, factor: float) -> Change:
 
 
 def without_host(graph: StepGraph) -> Change:
-    """The host takes no time, neither in calls nor between them."""
+    """Remove all host time, in calls and between them."""
     return all_of(host_code(graph, 0.0), api_calls(graph, 0.0))

@@ -1,1 +1,1 @@
-"""What can be done about the time of a step, and what that brings: a replay of its graph for each lever."""
+"""Levers on the time of a step, each with its saving by a replay of the step's graph."""

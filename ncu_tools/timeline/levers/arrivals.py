@@ -1,7 +1,7 @@
-"""Ranks of one job, a recording of each: who arrives last at its collectives, and what that rank did instead.
+"""Ranks of one job, a recording of each: which rank arrives last at its collectives, and what it did instead.
 
-Ranks leave a collective together, which says which kernels are one collective, and how far the clocks of two recordings
-are apart. The arrival order is known only among the ranks at hand.
+Ranks leave a collective together, which identifies the kernels of one collective and the difference of two recordings'
+clocks. The order of arrival is known only among the given ranks.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.levers.situation import lever_facts
 
 COMPARED = 512
-"""Collectives of a recording that are compared to find how far two clocks are apart."""
+"""Number of a recording's collectives that are compared to find the difference of two clocks."""
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """One collective of several ranks (places in the list of recordings), in ns of the first one's clock.
+    """One collective of several ranks (indices of recordings), in ns of the first recording's clock.
 
-    `last` arrived `late_ns` behind the second-last; `transfer_ns` is the shortest duration over ranks, the rest of each
-    one's `waits_ns` for the last. `instead` is what the last one did from the first arrival to its own.
+    `last` arrived `late_ns` after the second-last rank. `transfer_ns` is the shortest duration over ranks, `waits_ns`
+    the time that each waited for the last. `instead` is what the last rank did most from the first arrival to its own.
     """
 
     name: str
@@ -46,9 +46,9 @@ class Arrival:
 
 @dataclass(frozen=True)
 class RankArrivals:
-    """One rank over all collectives: how often it was the last, by how much, how long it waited itself.
+    """One rank over all collectives: how often it was last, by how much, and how long it waited itself.
 
-    None is not known: no collective of its recording was found in the first one.
+    None if unknown, because no collective of its recording was found in the first one.
     """
 
     rank: int
@@ -62,7 +62,7 @@ class RankArrivals:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """All ranks, the one that others waited for longest first; notes say what is not known."""
+    """All ranks, sorted by how late they were, latest first; notes say what is unknown."""
 
     ranks: Sequence[RankArrivals]
     collectives: Sequence[Arrival]
@@ -70,7 +70,7 @@ class Arrivals:
 
 
 class _Rank:
-    """The collectives of one recording in order of their ends, on the clock of the first recording."""
+    """The collectives of one recording ordered by their ends, on the clock of the first recording."""
 
     def __init__(self, activity: Activity) -> None:
         operations = activity.operations
@@ -83,19 +83,19 @@ class _Rank:
 
     @property
     def end(self) -> Numbers:
-        """When each ends."""
+        """When each collective ends."""
         return self.activity.operations.end[self.rows].astype(np.float64) - self.offset
 
     @property
     def start(self) -> Numbers:
-        """When the rank arrived at each."""
+        """When the rank arrived at each collective."""
         return self.activity.operations.start[self.rows].astype(np.float64) - self.offset
 
 
 def arrivals(activities: Sequence[Activity]) -> Arrivals:
-    """Who arrives last, from a recording of each rank.
+    """Find which rank arrives last at each collective, from a recording per rank.
 
-    Raises `NcuBenchError` where no collective is in two of them, or two are of the same rank.
+    Raises `NcuBenchError` if no collective is in two recordings, or two recordings are of the same rank.
     """
     twice = [rank for rank, times in Counter(one.rank for one in activities).items() if rank is not None and times > 1]
     if twice:
@@ -120,10 +120,10 @@ def arrivals(activities: Sequence[Activity]) -> Arrivals:
 
 
 def _same_collectives(one: _Rank, other: _Rank) -> list[tuple[int, int]]:
-    """Pairs of places whose kernels have one name and end together; sets the other's clock by them.
+    """Pairs of collectives (indices) with one kernel name that end together; sets the other recording's clock by them.
 
-    Where no ends meet, the clocks are apart by what most ends have in common, if over half of the collectives of the
-    shorter recording meet then: those of another job have some differences in common too.
+    If no ends meet, the clocks differ by the most common difference of ends, provided that over half of the shorter
+    recording's collectives meet then: recordings of different jobs have some common differences, too.
     """
     limit = lever_facts()["arrivals"]["together_ns"]
     pairs = _near(one, other, limit)
@@ -140,9 +140,9 @@ def _same_collectives(one: _Rank, other: _Rank) -> list[tuple[int, int]]:
 
 
 def _most_common_difference(one: _Rank, other: _Rank, limit: float) -> float | None:
-    """By how much most ends of kernels of one name differ, within a limit; None where another difference is as common.
+    """The most common difference between ends of equally named kernels, in ns; None if another one is as common.
 
-    Recordings may begin in another step, and lack a record.
+    Recordings may begin in different steps, and may lack records.
     """
     mine, theirs = (np.array(rank.names[:COMPARED], np.object_) for rank in (one, other))
     same = mine[:, None] == theirs[None, :]
@@ -184,7 +184,7 @@ def _arrival(ranks: Sequence[_Rank], places: dict[int, int]) -> Arrival:
 
 
 def _did(rank: _Rank, start: float, end: float) -> str:
-    """What a rank did most in a time: the kernel that ran, or where its GPU was idle for longer, its host."""
+    """What a rank did most in a time: a kernel, or, if its GPU was idle for most of it, the host's range."""
     operations = rank.activity.operations
     low, high = round(start + rank.offset), round(end + rank.offset)
     window = IntervalSet.between(low, high)

@@ -1,4 +1,4 @@
-"""Levers on attention: in parts, as products with a softmax between them, or fused in a kernel that is slow."""
+"""Levers on attention: eager attention, as products with a softmax between them, and slow fused kernels."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
 
 @dataclass(frozen=True)
 class EagerAttention:
-    """One product, softmax, product: the operations from the first to the second, and what the fused one would do.
+    """One eager attention: its operations from the first product to the second, and the work if it were fused.
 
-    `flops` and `least_bytes` are those of fused attention at the shapes of the operators.
+    `flops` and `least_bytes` are those of fused attention with the shapes of the operators.
     """
 
     rows: Integers
@@ -37,7 +37,7 @@ class EagerAttention:
 
 @step_lever("sdpa")
 def fused_attention(step: StepSituation) -> StepLever | None:
-    """Attention in three operators or more."""
+    """Fuse attention that runs as several operators."""
     found = list(eager_attentions(step))
     rates = gemm_rates(step)
     if not found or rates is None or not rates.best:
@@ -69,7 +69,7 @@ def fused_attention(step: StepSituation) -> StepLever | None:
 
 
 def eager_attentions(step: StepSituation) -> Iterator[EagerAttention]:
-    """Attentions whose products are of three dimensions, and whose softmax is of the first product's shape."""
+    """Attentions of two products of 3-dimensional inputs, with a softmax of the first product's shape between."""
     limits, ranges = lever_facts()["attention"], step.activity.ranges
     order = step.launch_order
     operator = step.around[order]
@@ -88,9 +88,9 @@ def eager_attentions(step: StepSituation) -> Iterator[EagerAttention]:
 
 
 def _fused_work(step: StepSituation, first: int, softmax: int, second: int) -> tuple[float, float] | None:
-    """FLOPs and least bytes of fused attention: 4 B H S S2 d, and Q, K, V and O once; None for other shapes.
+    """FLOPs and least bytes of fused attention: 4 B H S S2 d, and Q, K, V, O once; None for other shapes.
 
-    The products and the softmax are labels of ranges.
+    The products and the softmax are given as labels of ranges.
     """
     one, two = ([shape for shape in step.shapes(operator) or [] if len(shape) == 3] for operator in (first, second))
     mid = step.shapes(softmax)
@@ -110,7 +110,7 @@ def _fused_work(step: StepSituation, first: int, softmax: int, second: int) -> t
 
 @step_lever("attention-kernel")
 def faster_attention(step: StepSituation) -> StepLever | None:
-    """Fused attention by a kernel that a newer one replaces on its GPU, or far below the rate of GEMMs beside it."""
+    """Fused attention whose kernel has a newer replacement on its GPU, or is far below the rate of nearby GEMMs."""
     replaced, limits = _replaced_by_newer(step), lever_facts()["attention_kernel"]
     rows, best = _far_below_gemms(step)
     slower = ~np.isin(rows, replaced)
@@ -138,7 +138,7 @@ def faster_attention(step: StepSituation) -> StepLever | None:
 
 
 def _replaced_by_newer(step: StepSituation) -> Integers:
-    """Kernels of FlashAttention 2, on GPUs that FlashAttention 3 was written for."""
+    """Kernels (rows) of FlashAttention 2 on GPUs for which FlashAttention 3 exists."""
     limits = lever_facts()["attention_kernel"]
     if step.machine is not None:
         is_hopper = step.machine.compute_capability == limits["compute_capability"]
@@ -149,9 +149,9 @@ def _replaced_by_newer(step: StepSituation) -> Integers:
 
 
 def _far_below_gemms(step: StepSituation) -> tuple[Integers, Numbers]:
-    """Kernels that alone do the attention of their operator, with shapes, and are slow; what they would take.
+    """Slow kernels (rows) that are the only attention kernel of an operator with known shapes; and their best times.
 
-    The second is an array of two rows, likely and at best: shares of the time of each kernel.
+    The latter have two rows, likely and best, as shares of each kernel's time.
     """
     rates, limits = gemm_rates(step), lever_facts()["attention_kernel"]
     rows = np.flatnonzero((step.category == "attention") & (step.around >= 0) & (step.lasts > 0))
@@ -171,7 +171,7 @@ def _far_below_gemms(step: StepSituation) -> tuple[Integers, Numbers]:
 
 
 def _fused_attention_work(step: StepSituation, label: int) -> tuple[float, float]:
-    """FLOPs and least bytes of an operator that is attention, by its inputs; not a number where they do not say."""
+    """FLOPs and least bytes of an attention operator from the shapes of its inputs; NaN if these are unknown."""
     one = step.activity.ranges.labels[label]
     work = None
     if one.inputs is not None:
@@ -182,7 +182,7 @@ def _fused_attention_work(step: StepSituation, label: int) -> tuple[float, float
 
 
 def achieved_bandwidth(step: StepSituation) -> float | None:
-    """What the recording's own copies within the device reach at best, in B/s, reads and writes; None without one."""
+    """The best rate of copies within the device in the recording, in B/s of reads and writes; None without any."""
     operations = step.activity.operations
     within = (operations.kind == MEMCPY) & (operations.direction == DEVICE_TO_DEVICE) & (operations.bytes > 1 << 20)
     within &= step.lasts > 0

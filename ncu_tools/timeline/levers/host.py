@@ -28,7 +28,7 @@ NO_ROWS = np.zeros(0, np.int64)
 
 @step_lever("input-pipeline")
 def input_pipeline(step: StepSituation) -> StepLever | None:
-    """Ranges of threads that launch GPU work and load or prepare data."""
+    """Load data ahead: ranges of launching threads that load or prepare data."""
     ranges, graph = step.activity.ranges, step.graph
     if not len(ranges):
         return None
@@ -53,7 +53,7 @@ def input_pipeline(step: StepSituation) -> StepLever | None:
 
 
 def _part_of(gone: Change, share: float) -> Change:
-    """So much of what a change takes from the host's times."""
+    """The change, with only a share of its reduction of host times."""
 
     def change(times: ReplayTimes) -> None:
         call, rest = times.call.copy(), times.rest.copy()
@@ -66,7 +66,7 @@ def _part_of(gone: Change, share: float) -> Change:
 
 @step_lever("host-code")
 def host_code(step: StepSituation) -> StepLever | None:
-    """Long gaps between calls of threads that launch GPU work, but for those that load data, and long hand-overs."""
+    """Shorten long gaps between calls of launching threads, except loading of data, and long hand-overs."""
     graph, ranges, least = step.graph, step.activity.ranges, lever_facts()["host_code"]["least_gap_ns"]
     nodes = np.flatnonzero(graph.is_host & (graph.rest >= least))
     if len(ranges):
@@ -103,7 +103,7 @@ def host_code(step: StepSituation) -> StepLever | None:
 
 
 def _range_over(step: StepSituation, node: int) -> str | None:
-    """The innermost range of the thread over at least half of the time before a node; None for none."""
+    """The innermost range of the thread over at least half of the time before a node; None if there is none."""
     thread = step.graph.chains[step.graph.chain[node]].thread
     end = int(step.graph.time[node]) + step.graph.origin
     threads = ThreadsOfCalls(step.activity, step.call)
@@ -113,7 +113,7 @@ def _range_over(step: StepSituation, node: int) -> str | None:
 
 @step_lever("warm-up")
 def warm_up(step: StepSituation) -> StepLever | None:
-    """Calls that load code or allocate memory, and launches that take as long as loading code does."""
+    """Warm up first: calls that load code or allocate memory, and launches so slow that they seem to load code."""
     graph, calls, least = step.graph, step.activity.calls, lever_facts()["warm_up"]["least_ns"]
     lasts = calls.end - calls.start
     launches = calls_of_kind(calls, LAUNCH) & ~calls_named(calls, facts()["impossible"]["graph_launch"])
@@ -148,7 +148,7 @@ def warm_up(step: StepSituation) -> StepLever | None:
 
 @step_lever("cuda-graphs")
 def cuda_graphs(step: StepSituation) -> StepLever | None:
-    """Pieces of threads between calls that wait, with several launches that are no graphs yet."""
+    """Launch by CUDA graphs: pieces of threads without a waiting call, with several launches that are no graphs yet."""
     graph, limits = step.graph, lever_facts()["graphs"]
     pieces = _pieces(step, limits["least_launches"])
     if not pieces:
@@ -181,7 +181,7 @@ def cuda_graphs(step: StepSituation) -> StepLever | None:
 
 
 def _pieces(step: StepSituation, least: int) -> list[tuple[int, int, int]]:
-    """The first and the last launch of each piece of a thread without a call that waits, and how many it has."""
+    """First launch, last launch (nodes) and number of launches of each piece of a thread without a waiting call."""
     graph, calls = step.graph, step.activity.calls
     launches = np.zeros(len(graph), np.bool_)
     launching = graph.launching_node(np.arange(len(step.call)))
@@ -209,9 +209,9 @@ def _pieces(step: StepSituation, least: int) -> list[tuple[int, int, int]]:
 
 
 def _captured(graph: StepGraph, gone: Integers, first: Integers, launches: Integers, cost: float) -> Change:
-    """Host time before these nodes is gone; each piece's graph costs its first launch so much for each node.
+    """Remove the host time before these nodes; the launch of each piece's graph costs `cost` ns per node.
 
-    Work that a graph launches does not wait for room in the queue one operation at a time.
+    Operations of a graph do not wait one by one for room in the queue.
     """
     full = np.flatnonzero((graph.edges.kind == FULL_QUEUE) & np.isin(graph.edges.target, gone))
 
@@ -225,9 +225,9 @@ def _captured(graph: StepGraph, gone: Integers, first: Integers, launches: Integ
 
 @step_lever("batch")
 def larger_batches(step: StepSituation) -> StepLever | None:
-    """A step of twice the samples; only where the GPU alone would take less than half of it.
+    """Work on twice the samples per step; only if the GPU alone would take less than half of the step.
 
-    What the host does outside of pieces with launches is for each sample, as decoding an image is.
+    Host time outside of pieces with launches counts as time per sample, such as decoding an image.
     """
     graph = step.graph
     alone = float(replay(graph, [without_host(graph)], lags=False).end[0])

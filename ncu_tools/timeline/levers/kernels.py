@@ -1,4 +1,4 @@
-"""Levers on what kernels do: chains of small kernels, layouts, casts, types and shapes of GEMMs."""
+"""Levers on kernels: chains of small kernels, layouts, casts, and types and shapes of GEMMs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GEMM = CATEGORIES[0]
 
 
 def time_of(step: StepSituation, rows: Integers | Mask) -> str:
-    """How long operations take together."""
+    """The total time of operations, in words."""
     return duration(float(step.lasts[rows].sum()))
 
 
@@ -33,7 +33,7 @@ def time_of(step: StepSituation, rows: Integers | Mask) -> str:
 
 @dataclass(frozen=True)
 class GemmRates:
-    """GEMMs whose shapes are known: their operations, FLOP/s, and the rate of the best ones (`best`, by time)."""
+    """GEMMs with known shapes: their rows, FLOP/s and FLOPs, and the rate that the best ones reach (`best`)."""
 
     rows: Integers
     rate: Numbers
@@ -42,7 +42,7 @@ class GemmRates:
 
 
 def gemm_rates(step: StepSituation) -> GemmRates | None:
-    """The rates of operators that multiply matrices by one kernel each; None where no shapes are recorded."""
+    """The rates of operators that multiply matrices with a single kernel; None if no shapes are recorded."""
     limits = lever_facts()["gemm"]
     of_gemm = step.operator_named(re.compile(limits["operators"])) & (step.activity.operations.kind == KERNEL)
     of_gemm &= step.category == GEMM
@@ -62,7 +62,7 @@ def gemm_rates(step: StepSituation) -> GemmRates | None:
 
 
 def _gemm_flops(step: StepSituation, label: int) -> float | None:
-    """2 B M N K of a product by the shapes of its inputs; None where they are no matrices."""
+    """2 B M N K of a product, from the shapes of its inputs; None if these are no matrices."""
     shapes = [one for one in step.shapes(label) or [] if len(one) in (2, 3)]
     if len(shapes) >= 2 and len(shapes[-2]) == len(shapes[-1]) and shapes[-2][-1] == shapes[-1][-2]:
         return 2.0 * prod(shapes[-2]) * shapes[-1][-1]
@@ -74,7 +74,7 @@ def _gemm_flops(step: StepSituation, label: int) -> float | None:
 
 @step_lever("gemm-shape")
 def gemm_shapes(step: StepSituation) -> StepLever | None:
-    """GEMMs below the rate of the recording's best ones."""
+    """GEMMs slower than the recording's best ones."""
     rates, limits = gemm_rates(step), lever_facts()["gemm"]
     if rates is None:
         return None
@@ -93,7 +93,7 @@ def gemm_shapes(step: StepSituation) -> StepLever | None:
 
 @step_lever("align")
 def aligned_dimensions(step: StepSituation) -> StepLever | None:
-    """GEMMs whose kernel or shapes say that a dimension does not align."""
+    """GEMMs with an unaligned dimension, according to their kernel or shapes."""
     limits = lever_facts()["align"]
     named = step.named(re.compile(limits["kernels"]))
     odd = np.zeros(len(step.call), np.bool_)
@@ -145,7 +145,7 @@ def tensor_cores(step: StepSituation) -> StepLever | None:
 
 @step_lever("fuse")
 def fused_chains(step: StepSituation) -> StepLever | None:
-    """Runs of small kernels of one stream with nothing between them."""
+    """Fuse runs of consecutive small kernels on one stream."""
     limits, operations = lever_facts()["fusion"], step.activity.operations
     small = np.isin(step.category, limits["categories"]) & (operations.kind == KERNEL)
     small &= ~step.named(re.compile(limits["already"]))
@@ -173,7 +173,7 @@ def fused_chains(step: StepSituation) -> StepLever | None:
 
 
 def _runs(step: StepSituation, small: Mask) -> Iterator[Integers]:
-    """The small kernels of each stream that follow each other, two at least."""
+    """Runs (rows) of at least two consecutive small kernels on a stream."""
     graph = step.graph
     for chain in graph.chains:
         if chain.is_host:
@@ -188,7 +188,7 @@ def _runs(step: StepSituation, small: Mask) -> Iterator[Integers]:
 
 
 def _feeding(step: StepSituation, run: Integers) -> Iterator[Integers]:
-    """Parts of a run in which each kernel's operator takes a tensor of the shape that the one before it gives."""
+    """Parts of a run in which each operator takes a tensor with the shape of the previous one's output."""
     shapes = [step.shapes(one) for one in step.label[run].tolist()]
     first = 0
     for at in range(1, len(run) + 1):
@@ -199,14 +199,14 @@ def _feeding(step: StepSituation, run: Integers) -> Iterator[Integers]:
 
 
 def feeds(before: Sequence[Sequence[int]] | None, after: Sequence[Sequence[int]] | None) -> bool:
-    """Whether the larger input of an operator, which its output is like, has the shape of an input of the next one."""
+    """True if an operator has an input of the shape of the previous one's largest input, which its output is like."""
     largest = max(before or [], key=prod, default=[])
     return bool(largest) and largest in (after or [])
 
 
 @step_lever("layout")
 def layouts(step: StepSituation) -> StepLever | None:
-    """Kernels that only change the layout."""
+    """Kernels that only change a memory layout."""
     rows = np.flatnonzero(step.named(re.compile(lever_facts()["layout"]["kernels"])))
     if not len(rows):
         return None

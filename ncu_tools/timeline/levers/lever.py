@@ -1,4 +1,4 @@
-"""What a lever on a step is: a function of its situation, under an id that `step_levers.toml` says the rest of."""
+"""A lever on a step: a function of the step's situation; its id refers to its texts in `step_levers.toml`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ncu_tools.timeline.levers.situation import StepSituation
 
 @dataclass(frozen=True)
 class StepLever:
-    """A lever that applies: what changes, the numbers it stands on, and the operations (rows) it is about."""
+    """A lever that applies: its what-if, the numbers that support it, and the operations (rows) concerned."""
 
     what_if: WhatIf
     evidence: tuple[str, ...]
@@ -25,7 +25,7 @@ STEP_LEVERS: dict[str, LeverOfStep] = {}
 
 
 def step_lever(name: str) -> Callable[[LeverOfStep], LeverOfStep]:
-    """Enter a function as the lever of an id."""
+    """Register a function as the lever with this id."""
 
     def entered(function: LeverOfStep) -> LeverOfStep:
         STEP_LEVERS[name] = function

@@ -1,7 +1,7 @@
-"""Levers of a model that this machine can check: what compiling it and another memory layout should bring on a CPU.
+"""Predict what compiling a model, or another memory layout, brings on a CPU, where this machine can check it.
 
-By the time of its operators in eager mode, with the formulas of the levers `fuse` and `layout`. Nothing is launched
-there, so no graph is replayed: the time of a call beside its operators stands for the host's.
+The prediction uses times of operators in eager mode, and the formulas of the levers `fuse` and `layout`. Without
+launches no graph is replayed: the time of a call outside operators stands for the host's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMPILE, CHANNELS_LAST = "compile", "channels last"
 
 @dataclass(frozen=True)
 class PredictedMode:
-    """What a call of a model would take in another mode, in ns: the interval, and where in it is likely."""
+    """The predicted time of a model's call in another mode, in ns: an interval, and a likely value within it."""
 
     mode: str
     lever: str
@@ -40,7 +40,7 @@ class PredictedMode:
 
 
 def model_of(word: str) -> str:
-    """The model of a run folder, else the word itself. Raises `NcuBenchError` for a run of no single model."""
+    """The model of a run folder, else the word itself. Raises `NcuBenchError` for a run without a single model."""
     file = Path(word) / "workload.json"
     if not file.is_file():
         return word
@@ -51,9 +51,9 @@ def model_of(word: str) -> str:
 
 
 def predicted_modes(launches: pa.Table, eager_ns: float) -> list[PredictedMode]:
-    """What a forward pass takes compiled, and in channels-last layout, by the operators of an eager one on a CPU.
+    """Times of a forward pass on a CPU, compiled and in channels-last layout, from its operators in eager mode.
 
-    `launches` are its operators in order, `eager_ns` is what a call takes without a profiler. Empty without operators.
+    `launches` are the operators in order, `eager_ns` is the time of a call without a profiler. Empty without operators.
     """
     rows = [
         row for row in launches.select(["kernel_name", "duration_ns", "shapes", "phase"]).to_pylist()
@@ -63,7 +63,7 @@ def predicted_modes(launches: pa.Table, eager_ns: float) -> list[PredictedMode]:
         return []
     names = [row["kernel_name"] for row in rows]
     lasts = np.array([row["duration_ns"] for row in rows], np.float64)
-    lasts *= min(1.0, eager_ns / float(lasts.sum()))  # a profiler stretches them
+    lasts *= min(1.0, eager_ns / float(lasts.sum()))  # a profiler stretches operators
     return [
         _compiled(names, lasts, [_sizes(row["shapes"]) for row in rows], eager_ns),
         _in_one_layout(names, lasts, eager_ns),
@@ -73,7 +73,7 @@ def predicted_modes(launches: pa.Table, eager_ns: float) -> list[PredictedMode]:
 def _compiled(
     names: Sequence[str], lasts: Numbers, shapes: Sequence[list[list[int]]], eager_ns: float
 ) -> PredictedMode:
-    """Of each run of small operators the longest stays, as in `fuse`; the time beside operators may go."""
+    """Compiled: of each run of small operators the longest stays, as in `fuse`; time outside operators may vanish."""
     small = [category_of(name, name) in lever_facts()["fusion"]["categories"] for name in names]
     edges = np.flatnonzero(np.diff(np.concatenate([[False], small, [False]]).astype(np.int8)))
     gone, feeding = list[int](), list[int]()
@@ -93,7 +93,7 @@ def _compiled(
 
 
 def _in_one_layout(names: Sequence[str], lasts: Numbers, eager_ns: float) -> PredictedMode:
-    """Operators that copy go at most, as in `layout`; what convolutions reorder within themselves is not recorded."""
+    """In channels last: operators that copy vanish at most, as in `layout`; reordering in convolutions is unknown."""
     pattern = re.compile(lever_facts()["casts"]["operators"])
     copies = np.array([pattern.search(name) is not None for name in names], np.bool_)
     at_most = float(lasts[copies].sum())
@@ -109,7 +109,7 @@ def _but_the_longest(lasts: Numbers, run: range) -> list[int]:
 
 
 def _sizes(shapes: str | None) -> list[list[int]]:
-    """The sizes of the inputs of an operator, as "1x64x56x56 64"."""
+    """The sizes of an operator's inputs, from a text such as "1x64x56x56 64"."""
     return [
         [int(size) for size in one.split("x")] for one in (shapes or "").split() if re.fullmatch(r"\d+(x\d+)*", one)
     ]

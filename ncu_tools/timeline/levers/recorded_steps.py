@@ -1,4 +1,4 @@
-"""A recording cut to its steps: what the host did before the first one, as compiling, is no part of a step."""
+"""Cut a recording to its steps: earlier host work, such as compiling, is no part of a step."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ OfHost = TypeVar("OfHost", ApiCalls, HostRanges, Overheads)
 
 @dataclass(frozen=True)
 class RecordedSteps:
-    """`count` steps from `start` to `end` on all GPUs, in ns; repeated kernels may be layers, so they count as one.
+    """`count` steps from `start` to `end` (ns) on all GPUs; repeated kernels may be layers, so they count as one step.
 
-    `is_rest`: the recording without the time in which the GPU ran work from before it. Calls of that time are left out,
-    although they launched what follows.
+    With `is_rest`, these are the recording after the GPU finished work from before it. Calls during that work are left
+    out, although they launched later operations.
     """
 
     name: str
@@ -45,9 +45,9 @@ class RecordedSteps:
 
 
 def recorded_steps(activity: Activity) -> RecordedSteps:
-    """The steps of a recording: marked ones, else the part in which the same kernels repeat, else all of it.
+    """The steps of a recording: marked ones, else the part with repeating kernels, else all of it.
 
-    All of it is from where the GPU is done with work from before the recording.
+    "All of it" begins once the GPU has finished work from before the recording.
     """
     whole = recording_of(activity)
     call = launching_calls(activity)
@@ -61,7 +61,7 @@ def recorded_steps(activity: Activity) -> RecordedSteps:
         elif windows:
             marked.append((windows, how))
     if not marked:
-        if not behind or not is_little_before(activity.operations, max(behind)):  # other GPUs may have worked then
+        if not behind or not is_little_before(activity.operations, max(behind)):  # another GPU may have worked then
             return RecordedSteps("recording", 1, *whole)
         return RecordedSteps("recording behind work from before it", 1, max(behind), whole.end, is_rest=True)
     start = min(windows[0].start for windows, _ in marked)
@@ -72,9 +72,9 @@ def recorded_steps(activity: Activity) -> RecordedSteps:
 
 
 def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
-    """The recording from the first launch of its steps, or their start, to their end; as it is if it is little longer.
+    """The recording from the first launch of its steps, or their start, to their end; unchanged if little is outside.
 
-    Calls and ranges that reach beyond that are shortened to it.
+    Calls and ranges that reach beyond are shortened.
     """
     whole = recording_of(activity)
     if steps.end - steps.start >= (1 - LEAST_CUT) * (whole.end - whole.start):
@@ -105,7 +105,7 @@ def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
 
 
 def _launching(calls: ApiCalls, every: Integers, kept: Integers) -> ApiCalls:
-    """The calls, without the correlation of those whose operations (rows `every`) are none of the `kept` ones."""
+    """The calls, without correlation ids of those that launched only operations outside `kept` (both are rows)."""
     elsewhere = np.zeros(len(calls), np.bool_)
     elsewhere[every[every >= 0]] = True
     elsewhere[kept[kept >= 0]] = False
@@ -113,7 +113,7 @@ def _launching(calls: ApiCalls, every: Integers, kept: Integers) -> ApiCalls:
 
 
 def _within(table: OfHost, since: int, until: int) -> OfHost:
-    """The rows of a table that touch [since, until), shortened to it, in order of their starts."""
+    """The rows of a table that touch [since, until), shortened to it, ordered by start."""
     kept: Mask = (table.end > since) & (table.start < until)
     found = table.at(kept)
     start, end = np.maximum(found.start, since), np.minimum(found.end, until)

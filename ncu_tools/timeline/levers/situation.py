@@ -1,4 +1,4 @@
-"""A recorded step as levers look at it: its graph, the category of each operation, and operators around calls."""
+"""A recorded step as input of levers: its graph, the category of each operation, and operators around calls."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from ncu_tools.timeline.launch_links import launch_links
 
 
 def lever_facts() -> dict[str, Any]:
-    """The contents of levers.toml: numbers that levers stand on."""
+    """The contents of levers.toml: constants of the levers."""
     return table_beside(__file__, "levers")
 
 
 def step_lever_texts() -> dict[str, dict[str, Any]]:
-    """Lever -> its title, remedy, model, source, what it does not know, and the check (step_levers.toml)."""
+    """Lever -> its title, remedy, model, source, unknowns and check (step_levers.toml)."""
     return table_beside(__file__, "step_levers")
 
 
 class StepSituation:
-    """One recording; what several levers need of it is made when the first one asks.
+    """One recording with derived data that several levers need, computed on first use.
 
-    Its steps begin at `since`, in ns, where the recording was cut to them: until then the GPU ran earlier work.
+    `since` (ns) is where its steps begin, if the recording was cut to them: until then the GPU ran earlier work.
     """
 
     def __init__(self, activity: Activity, machine: Machine | None = None, since: int | None = None) -> None:
@@ -56,12 +56,12 @@ class StepSituation:
 
     @cached_property
     def operators(self) -> OperatorsAround:
-        """How the operators of the host nest."""
+        """The nesting of the host's operators."""
         return OperatorsAround(self.activity)
 
     @cached_property
     def asked(self) -> AskedWhatIfs:
-        """Reads what-ifs that users write."""
+        """The parser of the user's what-ifs."""
         return AskedWhatIfs(self.activity, self.graph, self.call, self.operators)
 
     @cached_property
@@ -71,7 +71,7 @@ class StepSituation:
 
     @cached_property
     def category(self) -> npt.NDArray[np.object_]:
-        """The category of each operation by the name of its kernel and operator."""
+        """The category of each operation, from the names of its kernel and operator."""
         operations, ranges = self.activity.operations, self.activity.ranges
         names = [*ranges.names, None]
         operator = np.append(ranges.name, len(names) - 1)[self.around] if len(ranges) else np.zeros(0, np.int64)
@@ -83,13 +83,13 @@ class StepSituation:
         return np.array(known, np.object_)[code.reshape(-1)]
 
     def named(self, pattern: Any) -> Mask:
-        """Which operations have a kernel whose name a compiled pattern finds (bool, one per operation)."""
+        """Mask of the operations with a kernel name that matches a compiled pattern (bool, one per operation)."""
         operations = self.activity.operations
         found = np.array([pattern.search(one) is not None for one in operations.names], np.bool_)
         return found[operations.name]
 
     def operator_named(self, pattern: Any) -> Mask:
-        """Which operations have an innermost operator whose name a compiled pattern finds (bool, one per operation)."""
+        """Mask of the operations whose innermost operator has a name that a pattern finds (bool, one per operation)."""
         ranges = self.activity.ranges
         if not len(ranges):
             return np.zeros(len(self.call), np.bool_)
@@ -98,13 +98,13 @@ class StepSituation:
 
     @cached_property
     def label(self) -> Integers:
-        """The place of the innermost operator of each operation among the labels of ranges, -1 for none."""
+        """Index in the labels of ranges of each operation's innermost operator, -1 for none."""
         ranges = self.activity.ranges
         label = ranges.label[self.around].astype(np.int64) if len(ranges) else np.full(len(self.around), -1)
         return np.where(self.around >= 0, label, -1)
 
     def shapes(self, label: int) -> list[list[int]] | None:
-        """The shapes of the inputs of a label: a list of sizes each, [] for no tensor; None: not recorded."""
+        """The shapes of a label's inputs: a list of sizes each, [] if it is no tensor; None if not recorded."""
         if label not in self._shapes:
             inputs = self.activity.ranges.labels[label].inputs if label >= 0 else None
             shapes = None if inputs is None else inputs.shapes
@@ -112,20 +112,20 @@ class StepSituation:
         return self._shapes[label]
 
     def types(self, label: int) -> list[str]:
-        """The types of the inputs of a label as PyTorch writes them, "" for unknown."""
+        """The types of a label's inputs as PyTorch writes them, "" if unknown."""
         inputs = self.activity.ranges.labels[label].inputs if label >= 0 else None
         types = None if inputs is None else inputs.types
         return [str(one) for one in types] if isinstance(types, list) else []
 
     @cached_property
     def bandwidth(self) -> float | None:
-        """The peak of the device's memory in B/s; None where no machine file has it."""
+        """The peak of the device's memory in B/s; None if no machine file has it."""
         rate = self.machine.rates.get(DRAM) if self.machine is not None else None
         return None if rate is None else rate.value
 
     @property
     def software(self) -> str:
-        """What the words of a lever depend on: "jax" in a recording of XLA, "amd" on AMD's GPUs alone, else ""."""
+        """The software for which a lever needs other words: "jax" for XLA, "amd" if all GPUs are AMD's, else ""."""
         from ncu_parsers.timelines.formats.xplane import TOOL
 
         if self.activity.tool == TOOL:
@@ -134,16 +134,17 @@ class StepSituation:
 
     @property
     def launch_order(self) -> Integers:
-        """The operations whose calls are known, by thread and begin of their calls."""
+        """The operations with known calls, ordered by thread and begin of the call."""
         known = np.flatnonzero(self.call >= 0)
         calls = self.activity.calls
         by = self.call[known]
         return known[np.lexsort((self.activity.operations.start[known], calls.start[by], calls.thread[by]))]
 
     def gone(self, title: str, rows: Integers, least: Integers | None = None, *, is_likely: bool = True) -> WhatIf:
-        """Operations gone with their calls; likely with their operators too, at most with the gaps before them.
+        """Remove operations with their calls; in the likely reading also their operators, at most also the gaps before.
 
-        In the least reading only those of `least` go, where that is given. Without `is_likely` no reading is likely.
+        If `least` is given, the least and likely readings remove only these. Without `is_likely` there is no likely
+        reading.
         """
         few = rows if least is None else least
         calls = without(self.graph, few)

@@ -1,4 +1,4 @@
-"""Advice on a step: its levers by the time that each saves, pairs that need both, and how far that can be believed."""
+"""Advice on a step: its levers by saving, pairs of levers that save more together, and how reliable that is."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ncu_tools.timeline.steps import step_ranges
 from ncu_tools.timeline.timeline import Timeline, no_gpu_work
 
 MOST_OPERATIONS = 1_000_000
-"""Most operations of a recording with advice beside its timeline."""
+"""Most operations of a recording that gets advice beside its timeline."""
 
 
 @dataclass(frozen=True)
 class SavedByStep:
-    """What one step saves, in ns, and as shares of the step; `likely` is None where nothing recorded says."""
+    """The saving per step in ns; `likely_ns` is None if the recording does not tell it."""
 
     low_ns: float
     likely_ns: float | None
@@ -42,13 +42,13 @@ class SavedByStep:
     step_ns: float
 
     def share(self, saved_ns: float | None) -> float | None:
-        """The share of the step that a saving is."""
+        """A saving as a share of the step."""
         return None if saved_ns is None or not self.step_ns else saved_ns / self.step_ns
 
 
 @dataclass(frozen=True)
 class LeverOnStep:
-    """One lever, what it saves in a step, and what that stands on."""
+    """One lever with its saving per step, and the evidence for it."""
 
     lever: str
     found: StepLever
@@ -56,22 +56,22 @@ class LeverOnStep:
 
     @property
     def title(self) -> str:
-        """What is to be done, in a few words."""
+        """The lever in a few words."""
         return str(step_lever_texts()[self.lever]["title"])
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether no GPU has confirmed what the lever's model says of kernels."""
+        """True if the lever's model of kernels was never confirmed on a GPU."""
         return bool(step_lever_texts()[self.lever].get("gpu", False))
 
     @property
     def is_for_samples(self) -> bool:
-        """Whether it saves time for each sample while the step itself gets no shorter."""
+        """True if the lever saves time per sample, while the step itself gets no shorter."""
         return bool(step_lever_texts()[self.lever].get("for_samples", False))
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Levers are in the order of this: those on the step first, each by what is likely, else the middle."""
+        """Sort key of levers: those that shorten the step first; by likely saving, else the middle of the interval."""
         saves = self.saves
         middle = saves.likely_ns if saves.likely_ns is not None else (saves.low_ns + saves.high_ns) / 2
         return self.is_for_samples, -middle
@@ -79,7 +79,7 @@ class LeverOnStep:
 
 @dataclass(frozen=True)
 class PairOfLevers:
-    """Two levers, by their ids, or two what-ifs of the user, that bring more together than each for itself."""
+    """Two levers (ids), or two what-ifs of the user, that save more together than the sum of both."""
 
     levers: tuple[str, str]
     titles: tuple[str, str]
@@ -88,11 +88,11 @@ class PairOfLevers:
 
 @dataclass(frozen=True)
 class StepAdvice:
-    """Advice on a recording of `steps` steps of `step_ns`, called `step` (the whole recording where none are marked).
+    """Advice on a recording of `steps` steps of `step_ns`, called `step` (the whole recording if none are marked).
 
-    `host_alone_ns` and `gpu_alone_ns` are how long a step would be if the other took no time: the shorter one is the
-    second path. `asked` are the what-ifs of the user with what each saves. `pairs` are of them, then of the levers.
-    `levers` save most first; none where the recording explains too little.
+    `host_alone_ns` and `gpu_alone_ns` are the length of a step if the other side took no time: the shorter one is the
+    second path. `asked` are the user's what-ifs with their savings. `pairs` are pairs of these, then of levers.
+    `levers` are sorted by saving, the largest first; none if the recording explains too little.
     """
 
     step: str
@@ -112,9 +112,9 @@ class StepAdvice:
 def step_advice(
     activity: Activity, machine: Machine | None = None, asked: Sequence[str] = (), within: RecordedSteps | None = None
 ) -> StepAdvice:
-    """Advice on a recording with GPU work, and what the what-ifs `asked` save, each alone and all together.
+    """Advice on a recording with GPU work, and the savings of the what-ifs `asked`, each alone and all together.
 
-    `within` are its steps where it was cut to them. Raises `WrongUsage` for a what-if that says nothing.
+    `within` are its steps, if it was cut to them. Raises `WrongUsage` for an invalid what-if.
     """
     situation = StepSituation(activity, machine, None if within is None else within.start)
     graph = situation.graph
@@ -145,9 +145,9 @@ def step_advice(
 
 
 def advice_on_recording(activity: Activity, machine: Machine | None = None, asked: Sequence[str] = ()) -> StepAdvice:
-    """Advice on a recording as it was read, cut to its steps: records that cannot be right are cut first, and named.
+    """Advice on an unprocessed recording, which is cut to its steps; impossible records are cut first, with a note.
 
-    Raises `NcuBenchError` for a recording without GPU work, `WrongUsage` for a what-if that says nothing.
+    Raises `NcuBenchError` for a recording without GPU work, `WrongUsage` for an invalid what-if.
     """
     if not len(activity.operations):
         raise no_gpu_work(activity, {})
@@ -160,14 +160,13 @@ def advice_on_recording(activity: Activity, machine: Machine | None = None, aske
 
 
 def advice_on_timeline(found: Timeline) -> StepAdvice | None:
-    """Advice on the steps of a timeline; None for a part of a recording, as the graph needs the whole, for one that is
-    too long, and for one that cannot be followed."""
+    """Advice on the steps of a timeline; None if it is trimmed or too long, or no graph can be made of it."""
     activity = found.activity
     if activity.whole is not None or len(activity.operations) > MOST_OPERATIONS:
         return None
     try:
         return advice_on_recording(activity)
-    except NcuBenchError:  # its timeline is shown nevertheless
+    except NcuBenchError:  # the timeline is shown nevertheless
         return None
 
 
@@ -181,7 +180,7 @@ def _levers(situation: StepSituation) -> list[tuple[str, StepLever]]:
 
 
 def _steps_of(activity: Activity) -> tuple[int, str]:
-    """How many steps the recording holds, and what one is called."""
+    """The number of steps in the recording, and the word for one."""
     for process in processes_of(activity):
         found = step_ranges(activity.ranges, process, None)
         if found is not None:
@@ -199,11 +198,11 @@ def _no_gpu(times: ReplayTimes) -> None:
 
 
 _Chosen = tuple[str, str, WhatIf, SavedByStep]
-"""Name, title, what changes, and what that saves."""
+"""Name, title, what-if and saving."""
 
 
 def _pairs(graph: StepGraph, chosen: Sequence[_Chosen], steps: int, step_ns: float) -> list[PairOfLevers]:
-    """Pairs that save clearly more together than their sum, or where one needs the other; the best first."""
+    """Pairs that save clearly more together than the sum of both; the best first."""
     limits = lever_facts()["shown"]
     pairs = list(combinations(chosen[: limits["most_in_pairs"]], 2))
     both = savings(graph, [one[2] & other[2] for one, other in pairs]) if pairs else []

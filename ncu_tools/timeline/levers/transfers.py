@@ -28,7 +28,7 @@ from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
 
 @step_lever("fewer-copies")
 def fewer_copies(step: StepSituation) -> StepLever | None:
-    """Copies between host and device."""
+    """Copy less between host and device."""
     operations = step.activity.operations
     of_host = np.isin(operations.direction, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & (operations.kind == MEMCPY)
     rows = np.flatnonzero(of_host)
@@ -48,7 +48,7 @@ def fewer_copies(step: StepSituation) -> StepLever | None:
 
 
 def _to_and_fro(step: StepSituation, rows: Integers) -> Integers:
-    """Copies of large sizes that go to the device several times and as often back: the same data, as it seems."""
+    """Large copies (rows) of sizes that go to the device several times and back as often: seemingly the same data."""
     operations, limits = step.activity.operations, lever_facts()["copy"]
     rows = rows[operations.bytes[rows] >= limits["to_and_fro_bytes"]]
     forth = operations.direction[rows] == HOST_TO_DEVICE
@@ -61,7 +61,7 @@ def _to_and_fro(step: StepSituation, rows: Integers) -> Integers:
 
 @step_lever("pin-memory")
 def pinned_copies(step: StepSituation) -> StepLever | None:
-    """Copies between the device and pageable memory."""
+    """Copy from pinned memory instead of pageable memory."""
     operations, graph = step.activity.operations, step.graph
     of_host = np.isin(operations.direction, (HOST_TO_DEVICE, DEVICE_TO_HOST))
     rows = np.flatnonzero(of_host & is_pageable(operations) & (operations.bytes != MISSING))
@@ -90,7 +90,7 @@ def pinned_copies(step: StepSituation) -> StepLever | None:
 
 
 def _pinned_rates(step: StepSituation) -> tuple[float, float, str]:
-    """What copies of pinned memory reach at least and at most, in B/s, and how that is known."""
+    """A low and a high rate of copies from pinned memory in B/s, and the source of both, in words."""
     operations, limits = step.activity.operations, lever_facts()["copy"]
     pinned = (operations.source_memory == PINNED) | (operations.destination_memory == PINNED)
     pinned &= (operations.kind == MEMCPY) & (operations.bytes > 1 << 20) & (step.lasts > 0)
@@ -105,7 +105,7 @@ def _pinned_rates(step: StepSituation) -> tuple[float, float, str]:
 
 
 def _waits_for(graph: StepGraph, rows: Integers) -> Integers:
-    """The edges by which a call waits for one of these copies: its own, or the one behind it that synchronises."""
+    """The edges by which a call waits for one of these copies: the copying call, or a later one that synchronises."""
     waits = np.isin(graph.edges.kind, (COPY, SYNC))
     found: Integers = np.flatnonzero(waits & np.isin(graph.edges.source, graph.operation_node[rows])).astype(np.int64)
     return found
@@ -113,7 +113,7 @@ def _waits_for(graph: StepGraph, rows: Integers) -> Integers:
 
 @step_lever("fewer-waits")
 def fewer_waits(step: StepSituation) -> StepLever | None:
-    """Calls that wait for the GPU, and copies to the host that block."""
+    """Wait less often: calls that wait for the GPU, and copies to the host that block."""
     graph, operations = step.graph, step.activity.operations
     waits = np.flatnonzero(np.isin(graph.edges.kind, (COPY, SYNC)))
     to_device = np.flatnonzero(is_pageable(operations) & (operations.direction == HOST_TO_DEVICE))
@@ -123,7 +123,7 @@ def fewer_waits(step: StepSituation) -> StepLever | None:
     calls: Integers = graph.row[target].astype(np.int64)
     if not len(calls):
         return None
-    # Where a thread asks for a flag, the wait is the gap before its next call.
+    # if a thread polls a flag, the wait is the gap before its next call
     since = np.where(graph.is_end[target], step.activity.calls.start[calls] - graph.origin, graph.time[target - 1])
     lasts = graph.time[target] - since
     evidence = f"{counted(len(calls), 'call waits', 'calls wait')} for the GPU, {duration(float(lasts.sum()))}"
@@ -138,7 +138,7 @@ def fewer_waits(step: StepSituation) -> StepLever | None:
 
 @step_lever("overlap-communication")
 def hidden_communication(step: StepSituation) -> StepLever | None:
-    """Kernels that communicate, where some of their time is on the critical path."""
+    """Hide communication, with its time on the critical path."""
     rows = np.flatnonzero(step.kinds == COMMUNICATION)
     on_path = float(step.path.by_kind[COMMUNICATION])
     if not len(rows):
@@ -153,11 +153,11 @@ def hidden_communication(step: StepSituation) -> StepLever | None:
 
 @step_lever("balance-ranks")
 def balanced_ranks(step: StepSituation) -> StepLever | None:
-    """Ranks of one recording that wait for each other at collectives."""
+    """Balance ranks of one recording that wait for each other at collectives."""
     graph, operations = step.graph, step.activity.operations
     edges = np.flatnonzero(graph.edges.kind == COLLECTIVE)
     source, target = graph.edges.source[edges], graph.edges.target[edges]
-    # The node before the begin of a transfer is the arrival of its own rank.
+    # the node before the begin of a transfer is the arrival of its own rank
     late = np.maximum(graph.time[source] + graph.edges.offset[edges] - graph.time[target - 1], 0)
     if not late.any():
         return None
@@ -175,7 +175,7 @@ def balanced_ranks(step: StepSituation) -> StepLever | None:
 
 
 def _later(edges: Integers, by: Numbers) -> Change:
-    """Edges that let their targets go so much later, at once if by -inf."""
+    """Delay the targets of edges by so many ns; -inf removes the edge."""
 
     def change(times: ReplayTimes) -> None:
         times.offset[edges] += by
