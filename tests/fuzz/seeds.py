@@ -77,6 +77,16 @@ SOME_OF_POINTS = (
 )  # fmt: skip
 
 
+COLUMNS = 27
+"""Of wide pages: whose kernel, and metrics of each kind. More take longer, and are read alike."""
+
+
+def narrowed(page: bytes) -> bytes:
+    """A wide page with its first columns; other lines as they are."""
+    rows = (line.split(b'","') for line in page.splitlines())
+    return b"".join(b'","'.join(row[:COLUMNS]) + b'"' * (len(row) > COLUMNS) + b"\n" for row in rows)
+
+
 def begun(data: bytes, longest: int = LONGEST) -> bytes:
     """The first lines of a text, as many as fit."""
     return data if len(data) <= longest else data[: data.rfind(b"\n", 0, longest) + 1]
@@ -85,9 +95,7 @@ def begun(data: bytes, longest: int = LONGEST) -> bytes:
 @lru_cache(maxsize=1)
 def csv_reports() -> list[bytes]:
     """Every dialect of ncu and nsys in text; some with noise, other encodings, compressed."""
-    found = [
-        begun(data, LONGEST_WIDE if b"wide" in name.encode() else LONGEST) for name, data in sorted(reports().items())
-    ]
+    found = [begun(narrowed(data) if "wide" in name else data) for name, data in sorted(reports().items())]
     stats = [
         f'{SUMMARY}\n62.5,4000,4,1000.0,990.0,900,1100,None,"{NAME}"\n',
         f"** CUDA GPU Trace (cuda_gpu_trace):\n\n{TRACE}\n{KERNEL_ROW}\n{COPY_ROW}\n",
@@ -100,7 +108,7 @@ def csv_reports() -> list[bytes]:
 def ncu_pages() -> list[bytes]:
     """Long and wide pages, which the fast path takes."""
     names = [name for name in sorted(reports()) if any(word in name for word in ("long", "wide", "d08", "d13", "d21"))]
-    return [begun(reports()[name], LONGEST_WIDE if "wide" in name else LONGEST) for name in names]
+    return [begun(narrowed(reports()[name]) if "wide" in name else reports()[name]) for name in names]
 
 
 def operator_files() -> list[bytes]:
@@ -327,7 +335,7 @@ def source_pages() -> list[bytes]:
     """Source pages: of lines and instructions, of instructions alone, of lines alone, and as text."""
     rows = [row[:9] + row[16:] for row in source_page.source_rows()]
     head, lines = rows[:2], rows[2:7]
-    instructions = [[row[2], row[3], *row[4:]] for row in rows[2:] if row[2] != "-"]
+    instructions = [[row[2], row[3], *row[4:]] for row in rows[2:] if row[2] != "-"][:5]
     alone = [["Kernel Name", source_page.KERNEL], *instructions]
     text = "  File Path: a.cu\nFunction Name: k\n# Address Source Samples\n- ------- ------ -------\n"
     wrapped = "1 0x10    FADD R1,       7\n                R2, R3       \n"

@@ -54,6 +54,7 @@ from ncu_parsers.streaming import binary_launches as binary
 from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
+from ncu_parsers.timelines.activity.activity import Activity, GpuOperations
 from ncu_parsers.warp_ranges.warp_trace import MISSING
 
 from ncu_tools.advice.history import LoggedChange, append
@@ -208,7 +209,13 @@ def operators(data: bytes, thorough: bool) -> None:
 def nsys_bytes(data: bytes, thorough: bool) -> None:
     """An SQLite file with any byte changed."""
     with written(data, "report.sqlite") as path:
-        hold_table(table_of(nsys_sqlite.read_report(Source(str(path)))))
+        hold_table(table_of(_read_at_once(path)))
+
+
+def _read_at_once(path: Path) -> Report:
+    """The launches of an export, without a thread for each input that reads ahead."""
+    with patch.object(nsys_sqlite, "one_ahead", iter):
+        return nsys_sqlite.read_report(Source(str(path)))
 
 
 def nsys_cells(data: bytes, thorough: bool) -> None:
@@ -220,7 +227,7 @@ def nsys_cells(data: bytes, thorough: bool) -> None:
     with written(b"", "report.sqlite") as path:
         path.unlink()
         database(path, timeline, ("void gemm<1>(int)", "wait"))
-        found = nsys_sqlite.read_report(Source(str(path)))
+        found = _read_at_once(path)
     hold_table(table_of(found))
     assert not (tables.floats(table_of(found), "duration_ns") < 0).any()
     hold_lines(found, sum(len(timeline.get(table, ())) for table in nsys_operations.ACTIVITIES.values()))
@@ -281,12 +288,17 @@ def _viewed(data: bytes, name: str, origin: str, thorough: bool) -> None:
 
     A PyTorch trace without GPU work has rows of operators instead.
     """
-    kind = next(one for one in KINDS if one.origin == origin)
+    read = activity_reader_of(next(one for one in KINDS if one.origin == origin))
+    recorded: list[GpuOperations] = []
+
+    def noted(source: Source) -> Activity:
+        activity = read(source)
+        recorded.append(activity.operations)
+        return activity
+
     with written(data, name) as path:
-        source = Source(str(path))
-        found = report_of(source, activity_reader_of(kind), origin)
-        operations = activity_reader_of(kind)(source).operations
-    table = table_of(found)
+        found = report_of(Source(str(path)), noted, origin)
+    table, operations = table_of(found), recorded[0]
     hold_table(table)
     assert len(operations) in (len(table), 0)
     assert (operations.end >= operations.start).all()
@@ -527,7 +539,7 @@ def _use_binary(source: Source) -> None:
 
 
 def source_pages(data: bytes, thorough: bool) -> None:
-    """Source pages as CSV or text: no instruction is in the table twice, and every view of it can be shown."""
+    """Source pages as CSV or text: no instruction is in the table twice, and a view of it, or all, can be shown."""
     with written(data, "source.csv") as path:
         found = read_source_pages(Source(str(path)))
     if found is None or not len(found):
@@ -537,7 +549,7 @@ def source_pages(data: bytes, thorough: bool) -> None:
     known = [place for place in places if place[1] is not None]
     assert len(set(known)) == len(known)
     code = kernel_code(found)
-    for view in hot_places.VIEWS:
+    for view in hot_places.VIEWS if thorough else [hot_places.VIEWS[len(data) % len(hot_places.VIEWS)]]:
         hot_places.hottest(code, view, "samples", 10)
 
 
@@ -613,8 +625,8 @@ WARP_WORDS = (
     '"stringTable"', '"locationTable"', '"tid":"warp 0 (line 0)"', '"pid":"gemm Core0 CTA1"', '"cycles"', '"frame"',
 )  # fmt: skip
 TARGETS: dict[str, Target] = {
-    "csv": Target(csv, seeds.csv_reports, CSV_WORDS),
-    "fast-path": Target(fast_path, seeds.ncu_pages, CSV_WORDS),
+    "csv": Target(csv, seeds.csv_reports, CSV_WORDS, 4096),
+    "fast-path": Target(fast_path, seeds.ncu_pages, CSV_WORDS, 4096),
     "operators": Target(operators, seeds.operator_files, OPERATOR_WORDS, 4096),
     "nsys-bytes": Target(nsys_bytes, seeds.databases, longest=1 << 17),
     "nsys-cells": Target(nsys_cells, lambda: [b"\x00\x04\x00", bytes(range(48))], longest=64),
@@ -628,7 +640,7 @@ TARGETS: dict[str, Target] = {
     "points": Target(points, seeds.point_files, POINT_WORDS, 4096),
     "formulas": Target(formulas, seeds.formula_files, FORMULA_WORDS, 1024),
     "log": Target(log, seeds.logs, ("| ", "<!-- ncu-bench advise --log, version 1 -->", "| --- |", "\\|", "\n"), 2048),
-    "source-pages": Target(source_pages, seeds.source_pages, SOURCE_WORDS),
+    "source-pages": Target(source_pages, seeds.source_pages, SOURCE_WORDS, 4096),
     "cubin": Target(cubin, seeds.cubin_files, longest=4096),
     "rocprofv3": Target(rocprofv3, seeds.rocprofv3_files, ROCPROFV3_WORDS, 6000),
     "xplane": Target(xplane, seeds.xplanes, longest=2048),

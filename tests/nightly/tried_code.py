@@ -19,14 +19,20 @@ def code_of(*modules: str) -> tuple[str, ...]:
 
     What a reader chooses by a name in a string is not followed: a case names it among its modules.
     """
+    paths = [MODULES[module] for module in loaded_with(*modules)]
+    found = {path for module in paths for path in (module, *_data_of(module))}
+    return tuple(sorted(str(path.relative_to(ROOT)) for path in found))
+
+
+def loaded_with(*modules: str) -> set[str]:
+    """Modules and all that import statements in them load, at the top or in a function."""
     reached: set[str] = set()
     waiting = [one for one in MODULES if any(f"{one}.".startswith(f"{module}.") for module in modules)]
     while waiting:
         if (module := waiting.pop()) not in reached:
             reached.add(module)
             waiting += _loaded_by(module)
-    found = {path for module in reached for path in (MODULES[module], *_data_of(MODULES[module]))}
-    return tuple(sorted(str(path.relative_to(ROOT)) for path in found))
+    return reached
 
 
 @cache
