@@ -1,9 +1,9 @@
-"""The time in which a GPU ran nothing, split exactly by what the host did meanwhile.
+"""The idle time of a GPU, split exactly by what the host did meanwhile.
 
-A gap ends with an operation. The API call that launched it splits the gap. Before the call, the launching thread had
-not asked for anything: the time belongs to what that thread did. From the call on, the launch itself takes the time. An
-operation whose call had returned before the gap was queued; what the host did then is no cause. docs/timeline.md has
-the rules in order.
+A gap ends with an operation, and the API call that launched it splits the gap. Before the call, the launching thread
+had not asked for anything: that time belongs to what the thread did. From the call on, the launch itself takes the
+time. If the call had returned before the gap, the operation was queued, and what the host did then is no cause.
+docs/timeline.md has the rules in order.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ CAUSES = (
     LAUNCH, SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, GRAPH_CAPTURE, DATA_LOADING, PYTHON, HOST_CODE, QUEUED,
     DEPENDENCY, PROFILER, UNKNOWN,
 )  # fmt: skip
-"""Every nanosecond of a gap has one of these."""
+"""The causes of gaps; every nanosecond of a gap has one."""
 
 LOOKED_AT_ONCE = 1024
-"""Ranges among which the innermost one is looked for; with others within it, it may be further back."""
+"""Number of ranges searched at once for the innermost one over a time, latest ones first."""
 
 
 def cause_column(cause: str) -> str:
@@ -64,7 +64,7 @@ Rows = npt.NDArray[np.int32]
 class Gaps:
     """The gaps of one GPU, and the moments of each cause.
 
-    `next_operation` is the row of the operation that ended each gap, and `call` that of its API call; -1 for none.
+    `next_operation` is the row of the operation that ended each gap, `call` the row of its API call; -1 for none.
     """
 
     idle: IntervalSet
@@ -77,7 +77,7 @@ class Gaps:
 
     @property
     def main_causes(self) -> npt.NDArray[np.int8]:
-        """The place in `CAUSES` of the cause that takes most of each gap."""
+        """Index in `CAUSES` of the cause with most of each gap's time."""
         found = np.zeros(len(self), np.int8)
         for first in range(0, len(self), AT_ONCE):
             block = np.arange(first, min(first + AT_ONCE, len(self)))
@@ -85,19 +85,19 @@ class Gaps:
         return found
 
     def causes_in(self, gaps: npt.NDArray[np.intp]) -> Integers:
-        """The ns of each cause (rows, as `CAUSES`) in some of the gaps (columns)."""
+        """The ns of each cause (rows, as `CAUSES`) in these gaps (columns)."""
         start, end = self.idle.start[gaps], self.idle.end[gaps]
         return np.stack([self.causes[cause].within(start, end) for cause in CAUSES])
 
 
 @dataclass(frozen=True)
 class LongGap:
-    """One gap, and what the host did in it. Times in ns; None is what is not known.
+    """One gap, and what the host did in it. Times in ns; None if unknown.
 
-    `call_ns` is how long the API call of the next operation took, `late_ns`: how long after the gap began the API call
-    of the next operation began; negative where it began before. `host_range` is the innermost range that was open on
-    the launching thread for at least half of the time before the call (`covered` is its share). `after_wait` is the API
-    call that waited for the GPU when the gap began.
+    `call_ns` is the duration of the next operation's API call, `late_ns` the time from the begin of the gap to the
+    begin of that call (negative if it began before). `host_range` is the innermost range of the launching thread over
+    at least half of the time before the call, and `covered` its share of that. `after_wait` is the API call in which
+    the host waited for the GPU when the gap began.
     """
 
     start_ns: int
@@ -114,7 +114,7 @@ class LongGap:
 
 
 class HostThread:
-    """What one thread of the host did, as sets of moments."""
+    """The activities of one host thread, as sets of moments."""
 
     def __init__(self, activity: Activity, thread: int, holds_host: Mask) -> None:
         self._activity = activity
@@ -124,7 +124,7 @@ class HostThread:
 
     @cached_property
     def before_calls(self) -> list[Layer]:
-        """What time before an operation's API call belongs to; the first layer that holds a moment has it."""
+        """Causes of the time before an operation's API call, with their moments; the first that holds one has it."""
         ranges = self._activity.ranges
         loads = names_that_load_data(ranges.names)
         return [
@@ -139,19 +139,19 @@ class HostThread:
 
     @cached_property
     def in_calls(self) -> list[Layer]:
-        """What comes before launching: loading code, allocating, capturing launches that run later."""
+        """Causes that precede launching: loading code, allocating, and capturing launches that run later."""
         found = self._in_calls
         loading = found[MODULE_LOADING] | self._overheads(contract.MODULE_LOADING)
         return [(MODULE_LOADING, loading), (ALLOCATOR, found[ALLOCATOR]), (GRAPH_CAPTURE, found[GRAPH_CAPTURE])]
 
     @property
     def profiler(self) -> IntervalSet:
-        """When the profiler itself worked on this thread."""
+        """When the profiler itself ran on this thread."""
         return self._overheads(contract.PROFILER)
 
     @cached_property
     def _in_calls(self) -> dict[str, IntervalSet]:
-        """When the thread was in API calls of a kind, captured launches into a graph, or launched."""
+        """By cause, when the thread was in API calls of that kind, captured a graph, or launched."""
         calls, own = self._activity.calls, self._calls
         captures = own[calls_of_kind(calls, BEGIN_CAPTURE, END_CAPTURE, rows=own)]
         found = {
@@ -180,7 +180,7 @@ class HostThread:
             rows = self._ranges[max(behind - LOOKED_AT_ONCE, over_none) : behind]
             overlap = np.minimum(ranges.end[rows], end) - np.maximum(ranges.start[rows], start)
             over_half = np.flatnonzero(2 * overlap >= end - start)
-            if len(over_half):  # the last to begin is the innermost
+            if len(over_half):  # the latest to begin is the innermost
                 best = int(over_half[-1])
                 return plain_name(ranges.names[int(ranges.name[rows[best]])]), float(overlap[best]) / (end - start)
         return None
@@ -192,19 +192,19 @@ class HostThread:
 
     @cached_property
     def _reached(self) -> Integers:
-        """The end of the last range to end, of each `LOOKED_AT_ONCE` ranges and those that began before them."""
+        """The latest end among each block of `LOOKED_AT_ONCE` ranges and all blocks before."""
         rows, ends = self._ranges, self._activity.ranges.end
         blocks = (rows[first : first + LOOKED_AT_ONCE] for first in range(0, len(rows), LOOKED_AT_ONCE))
         return np.maximum.accumulate(np.array([ends[block].max() for block in blocks], np.int64))
 
     def waiting_at(self, moment: int) -> str | None:
-        """The API call that waited for the GPU at a moment, if one did."""
+        """The API call in which the thread waited for the GPU at a moment; None if there was none."""
         waiting = np.flatnonzero((self._waits.start <= moment) & (self._waits.end > moment))
         return self._waits.names[int(self._waits.name[waiting[0]])] if len(waiting) else None
 
 
 def _launching(calls: IntervalSet) -> IntervalSet:
-    """API calls of one thread, and the short stretches between two of them."""
+    """API calls of one thread, and the short stretches between them."""
     if not len(calls):
         return calls
     long = calls.start[1:] - calls.end[:-1] > facts()["stretch"]["launching_ns"]
@@ -212,10 +212,10 @@ def _launching(calls: IntervalSet) -> IntervalSet:
 
 
 def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
-    """Which calls launched a copy from or to pageable memory (bool, one per call).
+    """Mask of the calls that launched a copy from or to pageable memory (bool, one per call).
 
-    They hold the host even where they are asynchronous by name: cudaMemcpyAsync returns when the memory of the host was
-    read, or written (CUDA runtime API, "API synchronization behavior").
+    These block the host even if asynchronous by name: cudaMemcpyAsync returns once the host memory was read or written
+    (CUDA runtime API, "API synchronization behavior").
     """
     operations = activity.operations
     pageable = (operations.source_memory == PAGEABLE) | (operations.destination_memory == PAGEABLE)
@@ -225,7 +225,7 @@ def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
 
 
 def captures_of(calls: ApiCalls) -> IntervalSet:
-    """From each call of one thread that begins a capture to the end of the next one that ends it."""
+    """The times of graph captures by one thread: from each call that begins one to the next that ends one."""
     begins, ends = (np.flatnonzero(calls_of_kind(calls, kind)) for kind in (BEGIN_CAPTURE, END_CAPTURE))
     place = np.searchsorted(calls.start[ends], calls.start[begins])
     is_ended = place < len(ends)
@@ -233,7 +233,7 @@ def captures_of(calls: ApiCalls) -> IntervalSet:
 
 
 class ThreadsOfCalls:
-    """The threads of a recording, each made when it is first asked for.
+    """The host threads of a recording, each analysed when it is first asked for.
 
     `launching` is the row of the API call of each operation.
     """
@@ -246,7 +246,7 @@ class ThreadsOfCalls:
         self._threads: dict[int, HostThread] = {}
 
     def of(self, thread: int) -> HostThread:
-        """The thread of a number."""
+        """The thread with this number."""
         if thread not in self._threads:
             self._threads[thread] = HostThread(self._activity, thread, self._holds_host)
         return self._threads[thread]
@@ -256,9 +256,9 @@ def gaps_of(
     activity: Activity, operations: GpuOperations, call: Integers, busy: IntervalSet, window: IntervalSet,
     threads: ThreadsOfCalls, lost: Integers,
 ) -> Gaps:  # fmt: skip
-    """The gaps of one GPU in `window`: its `operations`, the row of the call of each, and when it was `busy`.
+    """The gaps of one GPU in `window`, from its `operations`, the row of each one's call, and when it was `busy`.
 
-    `lost` are the moments of launches without a record, in order: what they launched may have run in the next gap.
+    `lost` are the times of launches without a record, in order: what they launched may have run in the next gap.
     """
     idle = window - busy
     preceding, following = _around(operations, idle)
@@ -271,7 +271,7 @@ def gaps_of(
 
 
 def _around(operations: GpuOperations, idle: IntervalSet) -> tuple[Rows, Rows]:
-    """The rows of the operations that ran before and after each gap; -1 for none."""
+    """The rows of the operations before and after each gap; -1 for none."""
     lasting = np.flatnonzero(operations.end > operations.start).astype(np.int32)
     at = np.searchsorted(operations.start[lasting], idle.end, side="left")
     none = np.array([-1], np.int32)
@@ -279,9 +279,9 @@ def _around(operations: GpuOperations, idle: IntervalSet) -> tuple[Rows, Rows]:
 
 
 def _after_lost_launches(activity: Activity, idle: IntervalSet, before: Rows, calls: Rows, lost: Integers) -> Mask:
-    """Which gaps follow a launch without a record, between the calls of the operations around the gap.
+    """Mask of the gaps with a lost launch between the calls of the operations around them.
 
-    It does not matter for a gap whose next operation has no known call.
+    Its value is irrelevant for a gap whose next operation has no known call.
     """
     if not len(lost):
         return np.zeros(len(idle), np.bool_)
@@ -292,7 +292,7 @@ def _after_lost_launches(activity: Activity, idle: IntervalSet, before: Rows, ca
 
 
 def _last_thread(activity: Activity, call: Integers) -> int | None:
-    """The thread of the last operation whose launching call is known; None if none is."""
+    """The thread that launched the last operation with a known call; None if no call is known."""
     known = call[call >= 0]
     return activity.calls.owner_of(known[-1])[1] if len(known) else None
 
@@ -301,7 +301,7 @@ def _parts(
     activity: Activity, idle: IntervalSet, has_next: Mask, calls: Rows, last_thread: int | None,
     threads: ThreadsOfCalls,
 ) -> Iterator[Layer]:  # fmt: skip
-    """The gaps cut into parts, each with its cause; together they are the gaps."""
+    """Cut the gaps into parts with one cause each; together they are all gaps."""
     known = calls >= 0
     begun, ended, thread = _columns_at(activity, calls)
     queued = known & (ended <= idle.start)
@@ -318,7 +318,7 @@ def _parts(
         )
     late = known & ~queued
     asked = np.clip(begun, idle.start, idle.end)
-    # A launch that returned long before its operation began is not what took the time.
+    # a launch that returned long before its operation began did not take the time
     slow = idle.end - ended > facts()["stretch"]["starting_ns"]
     launched = np.where(slow, np.clip(ended, asked, idle.end), idle.end)
     yield DEPENDENCY, IntervalSet.union_of(launched[late], idle.end[late])
@@ -331,7 +331,7 @@ def _parts(
 
 
 def _columns_at(activity: Activity, calls: Rows) -> tuple[Integers, Integers, Integers]:
-    """Start, end and thread of calls by their rows; of another call for -1."""
+    """Start, end and thread of calls by their rows; arbitrary for -1."""
     if not len(activity.calls):
         nothing = np.zeros(len(calls), np.int64)
         return nothing, nothing, nothing
@@ -340,7 +340,7 @@ def _columns_at(activity: Activity, calls: Rows) -> tuple[Integers, Integers, In
 
 
 def _split(whole: IntervalSet, layers: list[Layer], rest: str) -> Iterator[Layer]:
-    """`whole` cut along layers: each takes what those before it left, `rest` takes what none has."""
+    """Cut `whole` along layers: each takes its part of what earlier ones left, and `rest` takes the remainder."""
     for cause, layer in layers:
         if not len(whole):
             return
@@ -352,7 +352,7 @@ def _split(whole: IntervalSet, layers: list[Layer], rest: str) -> Iterator[Layer
 
 
 def gaps_within(gaps: Gaps, start: int, end: int) -> Gaps:
-    """The gaps in a window; of those that reach beyond it the part within."""
+    """The gaps in a window; gaps that reach beyond it are cut."""
     here = np.flatnonzero((gaps.idle.end > start) & (gaps.idle.start < end))
     idle = IntervalSet(np.maximum(gaps.idle.start[here], start), np.minimum(gaps.idle.end[here], end))
     return Gaps(idle, gaps.causes, gaps.next_operation[here], gaps.call[here])
@@ -375,7 +375,7 @@ def longest_gaps(
 def _described(
     activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, gap: int, cause: tuple[str, int]
 ) -> LongGap:
-    """One gap; `cause` is its main one with the ns that it takes."""
+    """Describe one gap; `cause` is its main cause with its time in ns."""
     start, end = int(gaps.idle.start[gap]), int(gaps.idle.end[gap])
     following, call = int(gaps.next_operation[gap]), int(gaps.call[gap])
     found: tuple[str, float] | None = None
