@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from ncu_launch.errors import NcuBenchError
 
-from tests.fuzz.oracle.compared import OneOf, Reading, compare_many, differs
+from tests.fuzz.oracle.compared import OneOf, Reading, compare_many, compared, differs
 from tests.fuzz.oracle.formats import FORMATS
+from tests.support.perfetto_traces import STAGES, interned, message, packet
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +42,12 @@ def test_a_reader_that_doubles_a_number_is_found_out(name: str, tmp_path: Path) 
         return replace(reading, has_losses=False)
 
     assert compare_many(replace(honest, fast=doubling), range(8), tmp_path).findings
+
+
+def test_a_block_that_comes_in_two_pieces_is_joined_by_both_readers(tmp_path: Path) -> None:
+    block = (2, message((1, 64), (2, 1), (3, 1))), (2, message((1, 128)))
+    stage = packet(5, (13, 2), (53, message((2, 9), (14, STAGES["Memset"]), (21, message(*block)))))
+    assert compared(FORMATS["pftrace"], interned() + stage, tmp_path) == ("same", "")
 
 
 class TestDifferences:

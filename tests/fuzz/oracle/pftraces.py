@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.fuzz.oracle.compared import Row
 from tests.fuzz.oracle.damage import NAMES, moved, seldom_damaged, whole
-from tests.fuzz.oracle.protobuf_wire import DAMAGE, Value, all_of, bytes_in, number_in
+from tests.fuzz.oracle.protobuf_wire import DAMAGE, Value, all_of, bytes_in, message_in, number_in
 from tests.support.perfetto_traces import STAGES, begin, clocks, end, interned, said, stage, thread
 
 FARTHEST = 2**62
@@ -64,8 +64,8 @@ def slow(data: bytes) -> list[Row] | None:
             for one in all_of(packet, 12):
                 _define(known, one)
             start, clock = number_in(packet, 8), number_in(packet, 58, 32)
-            events = all_of(packet, 53)
-            if events and clock in (0, 6) and start < FARTHEST and (row := _row(start, events[-1], known)):
+            event = message_in(packet, 53)
+            if event and clock in (0, 6) and start < FARTHEST and (row := _row(start, event, known)):
                 found.append(((start, -start - row["duration_ns"]), row))
     except DAMAGE:
         return None
@@ -87,7 +87,7 @@ def _row(start: int, event: Value, known: _Defined) -> Row | None:
     extra = {bytes_in(one, 1): bytes_in(one, 2).decode("utf-8", "replace") for one in all_of(event, 6)}
     named = known.kernels.get(number_in(event, 19)) or known.names.get(number_in(event, 20))
     lane = re.match(r"\[(\d+)\]", known.stages.get(number_in(event, 13), ""))
-    sizes = [_size(bytes_in(bytes_in(event, 21), part)) for part in (1, 2)]
+    sizes = [_size(message_in(message_in(event, 21), part)) for part in (1, 2)]
     return {
         "operation": WORK[what], "kernel_name": named or bytes_in(event, 17).decode("utf-8", "replace") or what,
         "start_ns": start, "duration_ns": lasts, "device_id": number_in(event, 11, 32),

@@ -65,6 +65,15 @@ def bytes_in(message: Value, wanted: int) -> bytes:
     return value
 
 
+def message_in(message: Value, wanted: int) -> bytes:
+    """The message of a field; the pieces of one that comes several times are one message."""
+    found = b""
+    for piece in all_of(message, wanted):
+        assert is_bytes(piece)
+        found += piece
+    return found
+
+
 def signed(value: Value) -> int:
     """A whole number of 64 bits with its sign."""
     assert isinstance(value, int)
