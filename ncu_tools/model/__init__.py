@@ -1,1 +1,1 @@
-"""A model seen whole: its layers, and the work that its operators imply."""
+"""A model as a whole: its layers, and the work that its operators imply."""

@@ -1,9 +1,9 @@
-"""A measured run projected to another GPU: each kernel from its own time; kernels without a basis are named.
+"""Project a measured run to another GPU: each kernel from its own time; kernels without a basis are named.
 
-Library products of known shapes are expected on both GPUs: the ratio of measured to expected time is carried over with
-an exponent, since it depends partly on the kernel that one GPU's library chose and partly on the machine. Other kernels
-with known work take the ratio of their attainable roofs, above a floor for launching; a kernel of unknown work is not
-carried, and its share of the time is reported.
+Library products of known shapes have expected times on both GPUs: the ratio of measured to expected time is carried
+over with an exponent, since it depends partly on the kernel that one GPU's library chose, and partly on the machine.
+Other kernels with known work take the ratio of their roofs, above a floor for the launch. Kernels of unknown work are
+not projected, and their share of the time is reported.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ncu_tools.model.expected_time.operator_rows import operator_rows
 from ncu_tools.model.expected_time.operator_shapes import Product, product_of, shapes_in
 
 WITHIN, ACROSS = 0.6, 0.2
-"""Exponent of measured / expected time carried over within a family of GPUs, and across families: chosen in the
-prototype on products (docs/estimate.md), where 0.5 to 0.7 and 0 to 0.3 were best."""
+"""Exponent with which measured / expected time is carried over within a family of GPUs, and across families. Best
+values for products were 0.5 to 0.7 and 0 to 0.3 (docs/estimate.md)."""
 FLOOR_NS = 2000.0
 """Launch overhead of a short kernel, which no roof shortens."""
 TYPES = {
@@ -45,8 +45,9 @@ NO_WORK = "work not known"
 class CarriedKernel:
     """All launches of one kernel with the same operator and shapes; times in ns, None if unknown.
 
-    `roof_ratio` is how much shorter the roofs alone would make it. `bound` is its bound there, `basis` how it was
-    carried, and `failed` why it was not. `flops` and `moved` (bytes) are of one launch, `unit` does most of the FLOPs.
+    `roof_ratio` is the speed-up by the roofs alone. `bound` is the bound on the other machine, `basis` the method of
+    the projection, and `failed` why there is none. `flops` and `moved` (bytes) are per launch; `unit` does most of the
+    FLOPs.
     """
 
     kernel: str
@@ -102,9 +103,9 @@ class _Group:
 def carried_run(
     launches: pa.Table, measured_on: Machine, machines: Sequence[Machine], learnt: Learnt
 ) -> list[CarriedKernel]:
-    """The kernels of a run on other machines, the longest first, machine by machine.
+    """The kernels of a run on other machines: machine by machine, the longest first.
 
-    On the machine that they were measured on they take what they took.
+    On the machine of the measurement, they take their measured time.
     """
     groups = sorted(_groups(launches), key=lambda group: -group.time_ns)
     rows = operator_rows(_products(groups))
@@ -139,7 +140,7 @@ class MeasuredProduct(NamedTuple):
 
 
 def products_measured(launches: pa.Table) -> list[MeasuredProduct]:
-    """Every product of a run whose shapes are known."""
+    """Every product of a run with known shapes."""
     return [
         MeasuredProduct(
             group.dtype or "",
@@ -169,7 +170,7 @@ def _products(groups: Sequence[_Group]) -> dict[str, list[Any]]:
 def _as_product(
     row: CarriedKernel, group: _Group, place: int, here: ExpectedTimes, there: ExpectedTimes, exponent: float
 ) -> None:
-    """Expected on both GPUs: t_B = model_B x (t_A / model_A) ^ exponent."""
+    """Project a product with expected times on both GPUs: t_B = model_B x (t_A / model_A) ^ exponent."""
     if here.failed[place] is not None or there.failed[place] is not None:
         return
     off = (group.each_us / here.expected_us[place]) ** exponent
@@ -183,7 +184,10 @@ def _as_product(
 
 
 def _by_roofs(row: CarriedKernel, group: _Group, here: Machine, there: Machine) -> None:
-    """The ratio of the roofs, above the floor of launching; between the ratios of bandwidth and of FLOPs."""
+    """Project a kernel by the ratio of its roofs, above a floor for the launch.
+
+    The interval is between the ratios of bandwidths and of peaks.
+    """
     if category_of(group.kernel, group.operator) == COMMUNICATION:
         row.failed = "communication: links between GPUs are not modelled"
         return
@@ -202,7 +206,7 @@ def _by_roofs(row: CarriedKernel, group: _Group, here: Machine, there: Machine) 
         group.launches * (floor + (each - floor) * ratio) for ratio in (min(ratios), ratios[0], max(ratios))
     )
     row.expected_ns = expected
-    if high > low:  # of a single ratio nobody knows how far off it is
+    if high > low:  # the error of a single ratio is unknown
         row.low_ns, row.high_ns = low, high
     row.roof_ratio = 1 / ratios[0]
     row.bound = "launch" if floor > expected / group.launches / 2 else bound
@@ -227,13 +231,13 @@ def _roof(group: _Group, machine: Machine) -> Any:
 
 
 def _type_in(text: str | None) -> str | None:
-    """The type of "bfloat16", or of the first tensor in a trace's '["c10::BFloat16","Scalar"]'."""
+    """The type in "bfloat16", or of the first tensor in a trace's '["c10::BFloat16","Scalar"]'."""
     words = re.findall(r"[A-Za-z0-9_]+", (text or "").replace("c10::", ""))
     return next((TYPES[word] for word in words if word in TYPES), None)
 
 
 def _groups(launches: pa.Table) -> list[_Group]:
-    """Launches by kernel, operator, shapes and type: sums of times, work of one of them."""
+    """Launches grouped by kernel, operator, shapes and type: sums of times, and the work of one launch."""
     count = len(launches)
     texts = {
         name: tables.words(launches, name) if tables.has_column(launches, name) else [None] * count

@@ -112,7 +112,7 @@ class Estimate:
 
 
 def one_by_one(workload: Workload) -> list[Workload]:
-    """A workload for each phase of generation, which differ in their lengths; any other workload as it is."""
+    """Split a workload into one per phase of generation, since these differ in length; others stay as they are."""
     if not workload.generates:
         return [workload]
     rest = tuple(phase for phase in workload.phases if phase not in GENERATION_PHASES)
@@ -205,7 +205,7 @@ def tables_of_operators(operators: pa.Table, here: np.ndarray[Any, Any]) -> list
 
 @dataclass(frozen=True)
 class _Units:
-    """The units of a machine that compute convolutions, and all other contractions."""
+    """The unit of a machine that computes convolutions, and the unit for all other contractions."""
 
     convolutions: str
     others: str

@@ -47,9 +47,9 @@ def generation_of(
     run: str, table: pa.Table, workload: Workload | None, phases: tuple[str, ...], asked: StepsAsked,
     machine: Machine | None,
 ) -> GeneratedPhases | None:  # fmt: skip
-    """Prefill and decode of a run, or of a report of which the user says the workload; None if it is neither.
+    """Prefill and decode of a run folder, or of a report whose workload the user names; None if it is neither.
 
-    Raises `WrongUsage` if a language model is named and nothing shows the phase of the launches.
+    Raises `WrongUsage` if a language model is named but its phase is unknown, or differs from the report's.
     """
     if set(tables.words(table, "source")) <= BY_OPERATOR:
         return None

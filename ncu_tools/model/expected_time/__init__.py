@@ -1,1 +1,1 @@
-"""How long operators will take on a GPU: physics with a few fitted numbers, corrected by measured times."""
+"""Expected times of operators on a GPU: physical formulas with a few fitted numbers, corrected by measured times."""

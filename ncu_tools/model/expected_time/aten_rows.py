@@ -1,8 +1,7 @@
-"""Rows of ATen operators: the product, the attention or the bytes behind a name and its shapes.
+"""Rows of ATen operators: the matrix product, attention or moved bytes behind a name and its shapes.
 
-Shapes are written as the collector does, `64x1024 1024x512`, or as traces do, `[[64,1024],[1024,512]]`; `-` or `[]` is
-an argument that is no tensor. What is not among the shapes has the defaults of PyTorch: a stride of 1, no padding, no
-causal mask.
+Shapes are written as by the collector, `64x1024 1024x512`, or as in traces, `[[64,1024],[1024,512]]`; `-` or `[]` is an
+argument that is no tensor. Whatever shapes do not tell has PyTorch's defaults: stride 1, no padding, no causal mask.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ HEADS_FIRST, ROWS_FIRST = ("scaled_dot_product",), ("flash_attention_forward", "
 QUANTISED = ("_scaled_mm", "_int_mm")
 LISTS = ("cat", "stack")
 ALIASES = {"layer_norm": "native_layer_norm", "softmax": "_softmax", "log_softmax": "_log_softmax"}
-"""Operators of many kernels -> the one of their forward pass that has a formula."""
+"""Operators that consist of several kernels -> the forward operator that has a formula."""
 REARRANGING = ("cat", "stack", "copy_", "clone", "contiguous", "_to_copy", "permute", "transpose", "index_select")
-"""Operators that read or write in another order than memory has."""
+"""Operators that read or write in another order than memory's."""
 MOST = 2.0**40
 SETTINGS = ("stride", "padding", "dilation", "causal")
 
 
 class AtenWork(NamedTuple):
-    """The kind of operators that a row belongs to, and its sizes by column."""
+    """The kind of operators of a row, and its sizes by column."""
 
     kind: str
     sizes: dict[str, float]
 
 
 def name_of(op: str) -> str:
-    """The name that formulas know: "aten::mm" of mm, aten.mm.default and aten::mm."""
+    """The name used by formulas: "aten::mm" for mm, aten.mm.default and aten::mm."""
     plain = op.replace("::", ".").split(".")
     if plain[0] == "aten":
         plain = plain[1:]
@@ -49,12 +48,12 @@ def name_of(op: str) -> str:
 
 
 def is_quantised(op: str | None) -> bool:
-    """Whether a product takes activations in its narrow type, which another operator has turned into it."""
+    """True if a product takes activations in its narrow type, to which another operator converted them."""
     return op is not None and name_of(op).partition("::")[2] in QUANTISED
 
 
 def aten_work(op: str, dtype: str, shapes: object, settings: Mapping[str, str]) -> AtenWork | str:
-    """The work of a row, or why it is not known."""
+    """The work of a row, or the reason why it is unknown."""
     name = name_of(op)
     plain = name.partition("::")[2]
     is_attention = any(word in plain for word in (*HEADS_FIRST, *ROWS_FIRST))
@@ -90,7 +89,7 @@ def arguments_in(shapes: object) -> list[Shape]:
 
 
 def _shape(sizes: Sequence[Any]) -> Shape:
-    """Raises `ValueError` for what is no shape."""
+    """The sizes of a shape. Raises `ValueError` if they are none."""
     found = tuple(int(size) for size in sizes)
     if any(not 0 < size <= MOST or isinstance(given, bool) for size, given in zip(found, sizes, strict=True)):
         raise ValueError("no shape")
@@ -133,7 +132,7 @@ def _convolution(name: str, arguments: Sequence[Shape], settings: Mapping[str, s
 
 
 def _numbers(text: str, default: int, count: int) -> list[int]:
-    """ "2" or "2x1" for each direction. Raises `ValueError` for other texts."""
+    """Parse a setting for `count` directions, "2" or "2x1". Raises `ValueError` for other texts."""
     found = [int(one) for one in text.split("x")] if text else [default]
     return found * count if len(found) == 1 else found
 

@@ -1,9 +1,9 @@
-"""The time of attention by physics: of new tokens (context, prefill) and of one token a sequence (generation, decode).
+"""Physical formulas of attention's time: of new tokens (context, prefill), and of one token per sequence (generation).
 
-Context: a thread block computes a tile of queries of one head against all keys that they see: the work is triangular;
-the two products run on tensor cores, the exponentials of the softmax on the CUDA cores beside them. Generation: keys
-and values are read once for each KV head, by blocks that share the keys of a sequence among them ("split-KV") where
-there are too few sequences and heads for all SMs; the query heads of a KV head share a tile.
+Context: a thread block computes a tile of queries of one head against all keys that they see, so the work is
+triangular. The two products run on tensor cores, the exponentials of the softmax on the CUDA cores. Generation: keys
+and values are read once per KV head, by blocks that divide the keys of a sequence among them ("split-KV") if there are
+too few sequences and heads for all SMs; the query heads of a KV head share a tile.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ncu_tools.model.expected_time.physics import Floats, PhysicalNumber, Physic
 
 QUERY_TILES = (16, 64, 128, 256)
 KEYS = 128
-"""Keys that a block takes in a step."""
+"""Keys that a block processes in one step."""
 SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
 GROUP_TILES = (16, 64)
-"""Query heads of a KV head that a tile of generation holds."""
+"""Query heads of a KV head that fit into a tile of generation."""
 
 LARGEST_GROUP = 8
-"""Query heads a KV head beyond which generation is learnt alone."""
+"""Query heads per KV head above which generation is learnt separately."""
 
 CONTEXT_NUMBERS = {
     "peak": PhysicalNumber(0.6, 0.05, 1.1, "share of the peak that the products reach"),
@@ -56,10 +56,10 @@ GENERATION_NUMBERS = {
 
 
 def attention_work(sizes: dict[str, Floats], stored: Stored, cached: Stored) -> Work:
-    """The columns of attention in one type, with keys and values in another. `keys` are all that a query could see.
+    """The columns of attention in one type, with keys and values in another; `keys` are all that a query could see.
 
-    Without `causal` (1 or 0) among the sizes, every row is causal, and without `writes` (1 or 0) it puts its keys and
-    values into a cache, as serving engines do.
+    If `sizes` lack `causal` (1 or 0), every row is causal; if they lack `writes` (1 or 0), it stores its keys and
+    values in a cache, as serving engines do.
     """
     names = ("batch", "heads", "kv_heads", "head_dim", "query", "context", "window", "causal", "writes")
     usual = {name: np.ones_like(sizes["query"]) for name in ("causal", "writes")}
@@ -72,7 +72,7 @@ def attention_work(sizes: dict[str, Floats], stored: Stored, cached: Stored) -> 
 
 
 def seen_pairs(work: Work) -> Floats:
-    """Pairs of query and key of one sequence and head: those that a causal mask and the window leave, or all."""
+    """Pairs of query and key per sequence and head: those that the causal mask and the window leave, else all."""
     query, context, window = work["query"], work["context"], work["window"]
     full = np.clip(context + query - window, 0, query)
     first, rest = context + 1, query - full
@@ -81,12 +81,12 @@ def seen_pairs(work: Work) -> Floats:
 
 
 def seen_keys(work: Work) -> Floats:
-    """Keys that any query of a sequence sees."""
+    """Keys that at least one query of a sequence sees."""
     return np.asarray(np.minimum(work["keys"], work["window"] + work["query"] - 1))
 
 
 def least_work(work: Work) -> tuple[Floats, Floats]:
-    """FLOPs of both products without what is masked, and bytes of queries, keys, values and the result, once."""
+    """FLOPs of both products without masked elements, and bytes of queries, keys, values and the result, once each."""
     rows = work["batch"] * work["head_dim"]
     flops = 4 * rows * work["heads"] * seen_pairs(work)
     cache = 2 * rows * work["kv_heads"] * seen_keys(work) * work["cached"]
@@ -174,12 +174,12 @@ GENERATION = Physics(
 
 
 def _padded(group: Floats) -> Floats:
-    """How far a tile of a power of two of query heads is from full with those of a KV head, as a binary logarithm."""
+    """Log2 of the ratio between a tile, a power of two of query heads, and the query heads of a KV head (as log2)."""
     return np.asarray(np.ceil(group - 1e-4) - group)
 
 
 def context_coordinates(work: Work) -> dict[str, Floats]:
-    """Where corrections of context are looked up, binary logarithms all; heads are those of all sequences."""
+    """Coordinates of corrections for context, all as log2; heads are those of all sequences."""
     group = np.log2(work["heads"] / work["kv_heads"])
     return {
         "query": np.log2(work["query"]), "heads": np.log2(work["batch"] * work["heads"]),
@@ -189,9 +189,9 @@ def context_coordinates(work: Work) -> dict[str, Floats]:
 
 
 def generation_coordinates(work: Work) -> dict[str, Floats]:
-    """Where corrections of generation are looked up, binary logarithms all; blocks are KV heads of all sequences.
+    """Coordinates of corrections for generation, all as log2; `blocks` are KV heads of all sequences.
 
-    Groups of more than 8 heads, which often run in a fallback, have no tile that could be padded.
+    For groups of more than 8 heads, which often run in a fallback, `padded` is 0.
     """
     group = np.log2(work["heads"] / work["kv_heads"])
     return {

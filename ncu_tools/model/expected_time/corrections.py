@@ -1,7 +1,7 @@
-"""What physics gets wrong in a region of sizes, on grids: corrections at their corners, linear between, and added up.
+"""Corrections of the physical formulas by region of sizes: multilinear interpolation on grids, whose results are added.
 
-A correction is the logarithm of measured / computed time. Ridge regression finds the corners: with few measured times
-in a region it stays near 0, and physics alone decides.
+A correction is the logarithm of measured / computed time. Ridge regression finds the values at corners: with few
+measured times in a region they stay near 0, and physics alone decides.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 from ncu_tools.model.expected_time.physics import Floats, robust
 
 MOST = 1.0
-"""Corrections that are learnt from are at most a factor e: what is further off is another program."""
+"""Largest correction to learn from, a factor e: what deviates more is another program."""
 
 Axes = Mapping[str, Sequence[float]]
-"""Name of a coordinate -> its knots: one grid."""
+"""One grid: name of a coordinate -> its knots."""
 Grids = Sequence[Axes]
-"""Grids whose corrections are added: one in a few sizes coarsely, another in others."""
+"""Grids whose corrections are added, each over some coordinates."""
 
 
 def size_of(grids: Grids) -> int:
-    """The number of corners of grids."""
+    """The total number of corners of the grids."""
     return sum(int(np.prod([len(knots) for knots in axes.values()])) for axes in grids)
 
 
 def corners(grids: Grids, coordinates: dict[str, Floats]) -> tuple[NDArray[np.intp], Floats]:
-    """The corners of each grid around each point, and their weights, both [points, sum of 2 ** axes].
+    """The corners around each point in each grid, and their weights, both of shape (points, sum of 2 ** axes).
 
-    Points outside are moved to the edge. Weights of a point add up to 1 in each grid (multilinear interpolation).
+    Points outside a grid are moved to its edge. The weights of a point add up to 1 in each grid.
     """
     found, weights, begin = [], [], 0
     for axes in grids:
@@ -63,13 +63,13 @@ def _corners_of_one(axes: Axes, coordinates: dict[str, Floats]) -> tuple[NDArray
 
 
 def corrections_at(grids: Grids, coordinates: dict[str, Floats], table: Floats) -> Floats:
-    """The correction of each point from those at the corners."""
+    """The correction at each point, from the values at corners in `table`."""
     index, weights = corners(grids, coordinates)
     return np.asarray((table[index] * weights).sum(1))
 
 
 def learnt(grids: Grids, coordinates: dict[str, Floats], off: Floats, ridge: float) -> Floats:
-    """The corrections at the corners that explain `off`, the logarithms of measured / computed times."""
+    """Fit the values at corners to `off`, the logarithms of measured / computed times."""
     index, weights = corners(grids, coordinates)
     used, index = np.unique(index, return_inverse=True)
     matrix = np.zeros((len(off), len(used)), np.float32)

@@ -19,12 +19,12 @@ from ncu_tools.model.expected_time.physics import Floats
 
 EAGER, COMPILED = ", eager", ", compiled"
 LEARNT_PHASES = ("forward", "prefill", "decode")
-"""No backward pass was among the measured times."""
+"""Phases with measured times; there are none of backward passes."""
 NOTHING = Hardware(1.0, 1.0, 1.0, 0.0)
 
 
 class ExpectedModel(NamedTuple):
-    """Microseconds of a model run eagerly, the interval of 80 %, and compiled; what they stand on."""
+    """Expected time of a model in us: eager with its 80 % interval, and compiled; and the basis of these times."""
 
     expected_us: float
     low_us: float
@@ -33,7 +33,7 @@ class ExpectedModel(NamedTuple):
     basis: str
 
     def at_least(self, us: float) -> ExpectedModel:
-        """The same, and nothing shorter than what the roofs allow: numbers fitted to whole models do not know those."""
+        """The same times, but none shorter than the roofline's, which numbers fitted to whole models do not know."""
         return ExpectedModel(
             max(self.expected_us, us),
             max(self.low_us, us),
@@ -43,7 +43,7 @@ class ExpectedModel(NamedTuple):
         )
 
     def in_ns(self) -> dict[str, Any]:
-        """The columns of an estimate; an interval that nobody knows is None."""
+        """The columns of an estimate, in ns; None for an unknown interval."""
         low, high = (None if us != us else us * 1e3 for us in (self.low_us, self.high_us))
         return {
             "expected_ns": self.expected_us * 1e3, "low_ns": low, "high_ns": high,
@@ -52,7 +52,7 @@ class ExpectedModel(NamedTuple):
 
 
 def _of_one(product: Product, machine: Machine, dtype: str, learnt: Learnt, *, quantised: bool) -> ExpectedModel | None:
-    """A single product, which needs no model around it; compiling it changes nothing."""
+    """The expected time of a single product as a model; compiling changes nothing."""
     sizes = {"m": product.m, "n": product.n, "k": product.k}
     rows = operator_rows({"op": ["gemm"], "dtype": [dtype], **{name: [size] for name, size in sizes.items()}})
     rows.sizes["distinct"][:] = product.distinct
@@ -66,16 +66,16 @@ def _of_one(product: Product, machine: Machine, dtype: str, learnt: Learnt, *, q
 
 
 def is_learnt(phase: str | None) -> bool:
-    """Whether times of a phase were measured."""
+    """True if times of a phase were measured."""
     return phase in LEARNT_PHASES
 
 
 MEASURED_CHANNELS_LAST = ("7.0", "7.5")
-"""Families whose models were measured in channels-last in 16 bits, as NVIDIA's examples run them.
+"""GPU families whose models were measured in channels-last with 16 bits, as NVIDIA's examples run them.
 
-PyTorch's own layout is the other one, and tensor cores want channels-last, so that cuDNN turns images there and back
-(docs.nvidia.com/deeplearning/performance/dl-performance-convolutional, "Tensor Layouts In Memory"). Times of models on
-other GPUs were measured in PyTorch's layout, and have it in them.
+In PyTorch's default layout, cuDNN converts images to channels-last and back, since tensor cores need that layout
+(docs.nvidia.com/deeplearning/performance/dl-performance-convolutional, "Tensor Layouts In Memory"). On other GPUs,
+models were measured in the default layout, so their times include these conversions.
 """
 
 
@@ -85,7 +85,7 @@ def _turns(machine: Machine, convolutions: str) -> bool:
 
 
 def _with_cache_of_fewer_bytes(operators: Sequence[ModelOperator], saved: float) -> list[ModelOperator]:
-    """The operators with attention that reads `saved` bytes less of its cache."""
+    """The operators, with attention reading `saved` bytes less of its cache."""
     attention = sum(one.moved for one in operators if one.group == "attention")
     share = min(saved / attention, 1.0) if attention else 0.0
     return [
@@ -97,10 +97,10 @@ def expected_model(
     operators: Sequence[ModelOperator], machine: Machine, dtype: str, convolutions: str | None,
     *, weight_bytes: float | None = None, saved_of_cache: float = 0.0,
 ) -> ExpectedModel | None:  # fmt: skip
-    """The expected time of the operators of a model; None on a machine that is no GPU with known rates and SMs.
+    """The expected time of a model's operators; None on a machine that is no GPU with known rates and SMs.
 
-    `weight_bytes` are those of a weight where weights alone have another type, and `saved_of_cache` how many bytes
-    fewer of a KV cache are read than operators count.
+    `weight_bytes` are the bytes per weight if only weights have another type; `saved_of_cache` is the number of KV
+    cache bytes that are not read although operators count them.
     """
     learnt = shipped()
     if dtype not in types():
@@ -127,7 +127,7 @@ def expected_model(
 
 
 def _on_other_hosts(learnt: Learnt, logs: Floats) -> list[Floats]:
-    """The numbers of a model with the quickest and the slowest host among those measured: a host is no GPU's own."""
+    """The numbers of a model with the fastest and the slowest measured host, since the host is not part of the GPU."""
     place = list(MODEL.numbers).index("host_us")
     hosts = [float(one.logs[place]) for one in learnt.entries if one.kind == "model" and one.dtype.endswith(EAGER)]
     found = [logs.copy(), logs.copy()]

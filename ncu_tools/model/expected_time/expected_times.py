@@ -1,4 +1,4 @@
-"""Expected times of operators on machines that need not be present: at best, expected, and the interval of 80 %."""
+"""Expected times of operators on machines that need not be present: at best, expected, and an 80 % interval."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ BOUNDS = {
     "moving": "DRAM", "loading": "L2 to SM", "reading": "DRAM to SM", "waiting": "latency", "softmax": "softmax",
     "launching": "launch", "quantising": "quantising", "writing": "writing the cache",
 }  # fmt: skip
-"""Part of the time -> what bounds an operator whose longest part it is; computing is the name of the unit."""
+"""The longest part of an operator's time -> what bounds it; for "computing" it is the name of the unit."""
 
 
 @dataclass(frozen=True)
 class ExpectedTimes:
-    """MeasuredTimes in microseconds of the rows of a table on one machine, NaN where `failed` says why there are none.
+    """Expected times of the rows of a table on one machine in us; NaN if `failed` has the reason for none.
 
-    `low_us` and `high_us` are the ends of an interval that holds 80 % of measured times. `bound` is the longest part of
-    the expected time, and `basis` what it stands on: times of this GPU and type, of its siblings, or physics alone.
+    The interval from `low_us` to `high_us` holds 80 % of measured times. `bound` is the longest part of the expected
+    time, `basis` its source: measured times of this GPU and type, those of its siblings, or physics alone.
     """
 
     machine: str
@@ -70,9 +70,9 @@ def expected_times(rows: OperatorRows, machine: Machine, learnt: Learnt) -> Expe
 
 
 def _widen(into: ExpectedTimes, chosen: NDArray[np.intp], dtype: str, learnt: Learnt) -> None:
-    """Widen the intervals of convolutions, which were not measured alone, by how far they are from their products.
+    """Widen the intervals of convolutions, which were only measured within whole models, not as products.
 
-    In whole models they were: tensor cores take up to twice as long, and Winograd's way in FP32 half as long.
+    There, convolutions on tensor cores take up to twice as long as their products, and Winograd's in FP32 half as long.
     """
     how = f"{'fp32' if dtype in IN_FULL else 'bf16'}, eager"
     places = [list(KINDS["model"].physics.numbers).index(name) for name in ("pointwise", "convolutions")]
@@ -87,7 +87,7 @@ def _widen(into: ExpectedTimes, chosen: NDArray[np.intp], dtype: str, learnt: Le
 
 
 IN_FULL = ("fp64", "fp32", "tf32")
-"""Types whose convolutions are learnt with those of FP32."""
+"""Types whose convolutions are learnt together with FP32's."""
 
 LARGE = ", large groups"
 REARRANGED = ", rearranged"
@@ -95,10 +95,10 @@ LARGE_GROUPS = "more than 8 query heads a KV head often run in slow fallbacks, s
 
 
 def learnt_alone(kind: str, dtype: str, cached: str, work: Work) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """What else tells operators of one type apart that are learnt alone, and which rows those are.
+    """Suffixes of types that are learnt separately, each with the mask of its rows.
 
-    Caches in another type are; and generation whose KV heads serve many query heads, which often runs in a fallback
-    whose time grows with the batch and hardly with the keys; and operators that read or write in another order.
+    These are: caches of another type; generation with many query heads per KV head, which often runs in a fallback
+    whose time depends on the batch and hardly on the keys; and operators that read or write in another order.
     """
     if kind == MOVEMENT:
         for name, part in (("", work["rearranges"] == 0), (REARRANGED, work["rearranges"] > 0)):
@@ -117,7 +117,7 @@ def learnt_alone(kind: str, dtype: str, cached: str, work: Work) -> Iterator[tup
 
 
 def columns_of_times(times: ExpectedTimes) -> dict[str, list[Any]]:
-    """The columns that times add to a table of operators; microseconds have six digits, None where unknown."""
+    """The columns that expected times add to a table of operators; six digits of us, None if unknown."""
     numbers = {name: _rounded(getattr(times, name)) for name in ("at_best_us", "expected_us", "low_us", "high_us")}
     words = {name: getattr(times, name).tolist() for name in ("bound", "basis", "failed")}
     return {"machine": [times.machine] * len(times.failed), **numbers, **words}
@@ -131,7 +131,7 @@ def _rounded(column: Floats) -> list[float | None]:
 
 
 def work_of(kind: str, dtype: str, cached: str, sizes: dict[str, Floats]) -> Work:
-    """The columns that the physics of a kind takes."""
+    """The columns that the formula of a kind needs."""
     if kind == GEMM:
         m, n, k, number, distinct, quantised = (
             sizes[name] for name in ("m", "n", "k", "number", "distinct", "quantised")
@@ -146,7 +146,7 @@ def _fill(
     into: ExpectedTimes, chosen: NDArray[np.intp], name: str, dtype: str, also: str, work: Work, machine: Machine,
     learnt: Learnt,
 ) -> None:  # fmt: skip
-    """Put the times of operators of one kind and type into the rows `chosen`."""
+    """Store the times of operators of one kind and type in the rows `chosen`."""
     kind = KINDS[name]
     hardware = hardware_of(machine, dtype if name != MOVEMENT else "fp32")
     if isinstance(hardware, str):
@@ -180,7 +180,7 @@ def _fill(
 
 
 def _longest(parts: dict[str, Floats], size: int, unit: str) -> NDArray[np.object_]:
-    """The name of the longest part of each operator's time."""
+    """What bounds each operator: the longest part of its time."""
     titles: Sequence[str] = [BOUNDS.get(part, unit) for part in parts]
     longest = np.argmax([np.broadcast_to(part, size) for part in parts.values()], axis=0)
     return np.array([titles[part] for part in longest.tolist()], dtype=object)

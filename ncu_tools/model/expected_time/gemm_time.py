@@ -1,15 +1,15 @@
-"""The time of a matrix product C[m, n] = A[m, k] B[k, n] by physics.
+"""A physical formula of the time of a matrix product C[m, n] = A[m, k] B[k, n].
 
-A library cuts C into tiles, and k into splits where tiles are too few. An SM computes a tile in steps of 64 along k.
-The time of the SMs follows from their peak, from how fast operands come from L2 into an SM, and from the latency of the
-steps; that of DRAM from the bytes, of which L2 may hold some. The two overlap (a soft maximum). Around them are the
-launch, the turning of activations into a narrower type, and the sum of the splits.
+A library cuts C into tiles, and k into splits if there are too few tiles. An SM computes a tile in steps of 64 along k.
+The time of the SMs follows from their peak, from the rate of operands from L2 into an SM, and from the latency of
+steps; the time of DRAM from the bytes, of which L2 may hold some. Both overlap (a soft maximum). The launch, the
+conversion of activations to a narrower type, and the sum over splits come on top.
 
-How fast operands come into an SM and the latency of a step are relative to the peak: so they are nearly the same on
-GPUs of all families (45 to 75 FLOPs a byte, a tenth of a step, in BF16), which were built to feed their tensor cores.
+The rate of operands into an SM and the latency of a step are relative to the peak, which makes them nearly equal on
+GPUs of all families (45 to 75 FLOPs per byte, a tenth of a step, in BF16): these were built to feed their tensor cores.
 
-Waves of tiles on the SMs are counted as whole ones only in part (`whole_waves`): libraries divide the last wave among
-SMs ("stream-K"). NeuSight (Lee et al., ASPLOS 2025) learns the use of tiles and waves in much the same terms.
+Only part of the last wave of tiles counts as a whole one (`whole_waves`), since libraries divide it among SMs
+("stream-K"). NeuSight (Lee et al., ASPLOS 2025) learns the efficiency of tiles and waves in similar terms.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TILES = (
     (8, 64), (8, 128), (16, 32), (16, 64), (16, 128), (16, 256), (32, 64), (32, 128), (64, 32), (64, 64), (64, 128),
     (64, 256), (128, 16), (128, 32), (128, 64), (128, 128), (128, 256), (256, 64), (256, 128), (256, 256), (64, 16),
 )  # fmt: skip
-"""Rows and columns of the tiles that cuBLAS and CUTLASS have kernels for."""
+"""Rows and columns of tiles for which cuBLAS and CUTLASS have kernels."""
 SPLITS = (1, 2, 4, 8, 16, 32)
 DEPTH = 64
-"""Elements along k of a step."""
+"""Elements along k per step."""
 LARGE_TILE, MOST_AT_ONCE = 128 * 256, 4
-"""A tile that fills an SM, and how many small ones an SM computes at once to hide the latency of steps."""
+"""Elements of a tile that fills an SM; most small tiles that an SM computes at once to hide latencies."""
 SPLIT_SPEED = 2.5
-"""How much faster than from DRAM the partial sums of splits are added: they lie in L2."""
+"""Speed of adding the partial sums of splits, which lie in L2, relative to DRAM."""
 
 NUMBERS = {
     "peak": PhysicalNumber(0.85, 0.2, 1.3, "share of the peak that large tiles reach"),
@@ -59,11 +59,11 @@ def gemm_work(
     m: Floats, n: Floats, k: Floats, stored: Stored, number: Floats | float = 1.0, distinct: Floats | float = 1.0,
     quantised: Floats | float = 0.0,
 ) -> Work:  # fmt: skip
-    """The columns of products of one data type.
+    """The columns of matrix products of one data type.
 
-    `number` products are computed at once: a batch, or the groups of a convolution. `distinct` is the share of the
-    elements of A that differ: a convolution reads its image once, and a product of m x k once for each tap. Activations
-    that are `quantised` (1) come in the type, and need not be turned into it.
+    `number` products are computed at once: a batch, or the groups of a convolution. `distinct` is the share of distinct
+    elements in A: a convolution reads its image once, a product of m x k once per tap. If `quantised` (1), activations
+    already have the type, and need not be converted.
     """
     turned = float(stored.quantises) * (1 - np.asarray(quantised))
     columns = {"m": m, "n": n, "k": k, "number": number, "distinct": distinct, "quantises": turned}
@@ -74,7 +74,7 @@ def gemm_work(
 
 
 def least_bytes(work: Work) -> Floats:
-    """Bytes of both operands and of the result, once."""
+    """Bytes of both operands and of the result, once each."""
     m, n, k = work["m"], work["n"], work["k"]
     each = m * k * work["a"] * work["distinct"] + k * n * work["b"] + m * n * work["out"]
     return np.asarray(each * work["number"])

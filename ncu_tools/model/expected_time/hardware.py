@@ -1,4 +1,4 @@
-"""What the physics needs to know of a machine: rates of a data type, bandwidth, SMs, L2; and which machines are kin."""
+"""A machine in terms of the formulas: rates of a data type, bandwidth, SMs, L2; and families of similar machines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ncu_tools.ceilings.machine_files import DRAM, Machine
 
 
 class Stored(NamedTuple):
-    """How a data type is stored and computed in a GEMM; a row of `types.toml`.
+    """How a data type is stored and computed in a GEMM: a row of `types.toml`.
 
-    `a`, `b` and `out` are bytes of an element of the activations, the weights and the result. With `quantises`, the
-    activations come in 16 bits and are turned into the type first, which reads and writes them again. `units` compute
-    it, the first that a machine has. `like` is the type whose measured times stand for it, "" if none do.
+    `a`, `b` and `out` are bytes per element of activations, weights and result. With `quantises`, activations have 16
+    bits and are converted first, which reads and writes them once more. The first of `units` that a machine has
+    computes the type. `like` is the type whose measured times are used for it, "" if there are none.
     """
 
     a: float
@@ -41,7 +41,7 @@ class Hardware(NamedTuple):
 
 
 def hardware_of(machine: Machine, dtype: str) -> Hardware | str:
-    """The hardware that computes `dtype` on a machine, or the reason why it is not known."""
+    """The hardware that computes `dtype` on a machine, or the reason why it is unknown."""
     unit = next((unit for unit in types()[dtype].units if unit in machine.rates), None)
     if unit is None and dtype in machine.rates:
         return f"{machine.id} has no tensor cores for {dtype}, and times without them are not known"
@@ -62,7 +62,7 @@ def unit_of(machine: Machine, dtype: str) -> str:
 
 
 def roof_of(machine: Machine, dtype: str) -> Hardware | None:
-    """The peak and the bandwidth of a machine of whose SMs nothing is known; None if one of them is not known."""
+    """Peak and bandwidth of a machine whose SMs are unknown; None if either is unknown."""
     unit = unit_of(machine, dtype)
     if not unit or DRAM not in machine.rates:
         return None
@@ -70,9 +70,9 @@ def roof_of(machine: Machine, dtype: str) -> Hardware | None:
 
 
 FAMILIES = (("9.0",), ("10.0", "10.3"), ("8.0",), ("8.6", "8.7", "8.9"), ("12.0", "12.1"), ("7.5",), ("7.0",), ("6.0",))
-"""Compute capabilities whose chips have the same tensor instructions and much the same kernels of libraries."""
+"""Compute capabilities grouped by chips with the same tensor instructions and similar library kernels."""
 WITHOUT_WAITING = ("9.0", "10.0")
-"""Families whose tensor instructions read shared memory while a warp goes on (wgmma, tcgen05); others have mma."""
+"""Families whose tensor instructions read shared memory asynchronously (wgmma, tcgen05); others have mma."""
 
 
 def family_of(machine: Machine) -> str:
@@ -82,12 +82,12 @@ def family_of(machine: Machine) -> str:
 
 
 TWICE_THE_EXPONENTIALS = ("10.3",)
-"""Compute capabilities whose SMs compute twice as many exponentials as others (16 a clock).
+"""Compute capabilities whose SMs compute twice as many exponentials per clock as others (16).
 
-NVIDIA says so of Blackwell Ultra: developer.nvidia.com/blog/making-softmax-more-efficient-with-nvidia-blackwell-ultra.
+Source, for Blackwell Ultra: developer.nvidia.com/blog/making-softmax-more-efficient-with-nvidia-blackwell-ultra.
 """
 
 
 def exponentials_of(machine: Machine) -> float:
-    """Exponentials that an SM computes in a clock, by those of most GPUs."""
+    """Exponentials per clock of an SM, relative to most GPUs."""
     return 2.0 if machine.compute_capability in TWICE_THE_EXPONENTIALS else 1.0

@@ -1,4 +1,4 @@
-"""The kinds of operators whose times are learnt: their physics, the coordinates of corrections, and the least time."""
+"""Kinds of operators with learnt times: their formulas, the coordinates of their corrections, and their least work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ncu_tools.model.expected_time.physics import Floats, Physics, Work
 
 
 class OperatorKind(NamedTuple):
-    """A kind of operators. `coordinates` and `least` (FLOPs, bytes) take the columns of operators."""
+    """One kind of operators. `coordinates` and `least` (FLOPs, bytes) are functions of the columns of operators."""
 
     physics: Physics
     grids: Grids
@@ -31,7 +31,7 @@ class OperatorKind(NamedTuple):
     least: Callable[[Work], tuple[Floats, Floats]]
 
     def at_best(self, hardware: Hardware, work: Work) -> Floats:
-        """The least microseconds of each operator: the greater of FLOPs / peak and bytes / bandwidth."""
+        """The least us of each operator by the roofline model: the greater of FLOPs / peak and bytes / bandwidth."""
         flops, moved = self.least(work)
         return np.maximum(flops / hardware.flops, moved / hardware.dram)
 

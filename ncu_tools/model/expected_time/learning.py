@@ -1,7 +1,7 @@
-"""Learning from measured times: numbers of the physics, then corrections, then how far times spread around both.
+"""Learn from measured times: the numbers of formulas, then corrections, then the spread of times around both.
 
-Spreads come from times that were predicted without their group in the fit (as all m of one (n, k)), since errors on
-what a fit has seen are too small.
+The spread is that of times predicted by fits without their group (such as all m of one (n, k)), since errors on fitted
+times are too small.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ncu_tools.model.expected_time.learnt_times import Learnt, LearntEntry, Spre
 from ncu_tools.model.expected_time.physics import Floats, TimedOperators, fitted, fitted_from_several
 
 RIDGE_SHARED, RIDGE_OWN = 2.0, 0.5
-"""How strongly corrections are held to 0: those that all machines share, and what each adds (chosen by leaving out)."""
+"""Ridge of the corrections shared by all machines, and of each machine's own; chosen by cross-validation."""
 FOLDS = 10
 EDGES = (0.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 5000.0)
-"""Expected us from which a spread of its own is kept, where there are enough times."""
+"""Expected us at which ranges with separate spreads begin, if there are enough times."""
 HELD = 0.5
-"""How strongly few times leave numbers where they were, for a number that differs by a factor e among GPUs."""
+"""How strongly few times hold a number to its previous value, if it differs by a factor e among GPUs."""
 FEW = 2.0
-"""How much wider the interval is than errors on the few times that were learnt from."""
+"""Factor by which the interval is wider than the errors on the few times that were learnt from."""
 ENOUGH = 80
 LOW, HIGH = 10.0, 90.0
-"""Per cent of measured times below the two ends of the interval of 80 %."""
+"""Percentiles of measured times at the two ends of the 80 % interval."""
 
 
 @dataclass(frozen=True)
 class MeasuredTimes:
-    """TimedOperators times of one kind of operators in one type on one machine; `groups` are left out together."""
+    """Measured times of one kind of operators in one type on one machine; times of a group are left out together."""
 
     kind: str
     machine: str
@@ -43,7 +43,7 @@ class MeasuredTimes:
     groups: NDArray[np.intp]
 
     def where(self, chosen: NDArray[np.bool_]) -> MeasuredTimes:
-        """Some of the times."""
+        """The chosen times."""
         hardware, work, times = self.measured
         some = TimedOperators(hardware, {name: column[chosen] for name, column in work.items()}, times[chosen])
         return MeasuredTimes(self.kind, self.machine, self.dtype, some, self.groups[chosen])
@@ -51,18 +51,18 @@ class MeasuredTimes:
 
 @dataclass(frozen=True)
 class Fit:
-    """Numbers and corrections of one machine, kind and type."""
+    """The fitted numbers (logarithms) and corrections of one machine, kind and type."""
 
     logs: Floats
     corrections: Floats | None
 
     def predicted(self, times: MeasuredTimes) -> Floats:
-        """The expected microseconds of operators, whatever their measured ones."""
+        """The expected us of operators, independent of their measured times."""
         return expected_us(KINDS[times.kind], self.logs, self.corrections, times.measured)
 
 
 def expected_us(kind: OperatorKind, logs: Floats, corrections: Floats | None, of: TimedOperators) -> Floats:
-    """Expected microseconds by physics and corrections."""
+    """The expected us from formula and corrections."""
     found = kind.physics.best(of.hardware, of.work, logs)[0]
     if corrections is None:
         return found
@@ -70,18 +70,18 @@ def expected_us(kind: OperatorKind, logs: Floats, corrections: Floats | None, of
 
 
 def fit_numbers(all_times: Sequence[MeasuredTimes], starts: int = 4) -> list[Floats]:
-    """The numbers of each machine, from several starts."""
+    """Fit the numbers of each machine, from several starts."""
     return [fitted_from_several(KINDS[one.kind].physics, one.measured, starts) for one in all_times]
 
 
 def refit_numbers(all_times: Sequence[MeasuredTimes], near: Sequence[Floats]) -> list[Floats]:
-    """The numbers of each machine, from those of a fit to nearly the same times."""
+    """Fit the numbers of each machine again, from those of a fit to nearly the same times."""
     pairs = zip(all_times, near, strict=True)
     return [fitted(KINDS[one.kind].physics, one.measured, start, steps=8)[0] for one, start in pairs]
 
 
 def fit_corrections(all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats]) -> list[Fit]:
-    """Corrections of machines of one kind and type: what they share, and what each adds to it."""
+    """Fit the corrections of machines of one kind and type: a shared part, and each machine's own."""
     kind = KINDS[all_times[0].kind]
     if not kind.grids:
         return [Fit(logs, None) for logs in numbers]
@@ -100,7 +100,7 @@ def fit_corrections(all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats
 def unseen(
     all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats], folds: int = FOLDS, seed: int = 0
 ) -> list[Floats]:
-    """The expected microseconds of every time, from fits to the other groups of times."""
+    """The expected us of every time, from fits that have not seen its group (cross-validation)."""
     found = [np.full(len(one.groups), np.nan) for one in all_times]
     for left_out, fits in fits_without_folds(all_times, numbers, folds, seed):
         for one, chosen, into, fit in zip(all_times, left_out, found, fits, strict=True):
@@ -112,7 +112,7 @@ def unseen(
 def fits_without_folds(
     all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats], folds: int = FOLDS, seed: int = 0
 ) -> Iterator[tuple[list[NDArray[np.bool_]], list[Fit]]]:
-    """For each fold of the groups: which times are in it, and fits to the others, machine by machine."""
+    """For each fold of the groups: masks of its times, and fits to all others, machine by machine."""
     groups = np.unique(np.concatenate([one.groups for one in all_times]))
     fold_of = dict(zip(groups.tolist(), np.random.default_rng(seed).permutation(len(groups)) % folds, strict=True))
     places = [np.array([fold_of[group] for group in one.groups.tolist()]) for one in all_times]
@@ -123,7 +123,7 @@ def fits_without_folds(
 
 
 def spread_of(expected: Floats, measured: Floats, wider: float = 1.0) -> Spread:
-    """How measured times spread around expected ones, by expected time; ranges with too few are joined."""
+    """The spread of measured around expected times, by expected time; ranges with too few times are merged."""
     off = np.log(measured / expected)
     rows: list[tuple[float, float, float]] = []
     begin, waiting = EDGES[0], np.zeros(len(off), bool)
@@ -144,7 +144,7 @@ def _row(begin: float, off: Floats, wider: float) -> tuple[float, float, float]:
 
 
 def bounds(expected: Floats, spread: Spread) -> tuple[Floats, Floats]:
-    """The ends of the interval of 80 % around expected times, which lie in it; NaN without a spread."""
+    """The ends of the 80 % interval around each expected time; NaN without a spread."""
     if not spread:
         return np.full(len(expected), np.nan), np.full(len(expected), np.nan)
     begins, lows, highs = (np.array(column) for column in zip(*spread, strict=True))
@@ -153,7 +153,7 @@ def bounds(expected: Floats, spread: Spread) -> tuple[Floats, Floats]:
 
 
 def entries(all_times: Sequence[MeasuredTimes], fits: Sequence[Fit], predicted: Sequence[Floats]) -> list[LearntEntry]:
-    """The entries of a file of learnt times."""
+    """The entries for a file of learnt times."""
     return [
         LearntEntry(
             one.kind, one.machine, one.dtype, len(one.groups), fit.logs, fit.corrections,
@@ -166,10 +166,10 @@ def entries(all_times: Sequence[MeasuredTimes], fits: Sequence[Fit], predicted: 
 def learnt_from_few(
     kind: str, machine: Machine, dtype: str, measured: TimedOperators, known: Learnt
 ) -> tuple[LearntEntry, float, float]:
-    """An entry from few times, and the median error before and after.
+    """An entry from few times, and the median relative error before and after.
 
-    The numbers move from what was known of the machine, of its kin or of all GPUs, and no further than times demand:
-    each is held by how much it differs among GPUs. Corrections stay those of the basis; a shift of all is learnt too.
+    The numbers start from those known of the machine, its siblings or all GPUs, and are held to them, each by how
+    little it differs among GPUs. Corrections stay as they are.
     """
     basis = known.basis(kind, machine, dtype)
     physics = KINDS[kind].physics
@@ -191,7 +191,7 @@ def learnt_from_few(
 
 
 def by_kind_and_type(all_times: Sequence[MeasuredTimes]) -> Mapping[tuple[str, str], list[MeasuredTimes]]:
-    """The times of machines together that share corrections."""
+    """Group the times of machines that share corrections."""
     found: dict[tuple[str, str], list[MeasuredTimes]] = {}
     for one in all_times:
         found.setdefault((one.kind, one.dtype), []).append(one)

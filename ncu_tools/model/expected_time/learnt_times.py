@@ -1,9 +1,9 @@
-"""What was learnt from measured times: a file that a person can read, and which of its entries serve a machine.
+"""Files of numbers and corrections learnt from measured times, and the choice of their entries for a machine.
 
-The file is TOML, with a `version`, where the times came from, the knots of the grids, and an `[[entry]]` for each
-machine, kind of operator and type: the numbers of the physics, corrections at the corners of the grid in per cent, and
-the spread of measured times around expected ones. It is what ships with the package, and what `estimate --learn`
-writes. Files with grids ship compressed, as these have many corners: `zcat` shows them.
+The file is TOML, readable by people, with a `version`, the source of the times, the knots of the grids, and an
+`[[entry]]` per machine, kind of operators and type: the numbers of the formula, the corrections at the corners of the
+grids in per cent, and the spread of measured times around expected ones. The package ships such files, and `estimate
+--learn` writes them. Shipped files with grids have many corners and are compressed: `zcat` shows them.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from ncu_tools.model.expected_time.physics import Floats
 VERSION = 1
 SHIPPED = Path(__file__).with_name("tables")
 MEASURED, KIN, FAMILIES, PHYSICS = "measured", "siblings", "other families", "physics"
-"""On what an expected time stands, the best first: times of this GPU and type, of GPUs of its family, of GPUs of other
-families, or of another type, whose corrections do not hold."""
+"""Sources of an expected time, the best first: times of this GPU and type, of GPUs of its family, of GPUs of other
+families, or of another type, whose corrections do not apply."""
 STEP = 100.0
-"""Corrections are kept in steps of 1 / STEP of a logarithm, which is 1 per cent."""
+"""Steps per unit of a stored logarithm: corrections are stored in per cent."""
 
 MOST_ALIKE = 2
-"""Entries of a type from which their deviation is known; of fewer, that of BF16 is taken."""
+"""Fewest entries of a type for the deviation of its numbers; with fewer, that of BF16 is used."""
 
 Spread = tuple[tuple[float, float, float], ...]
-"""(expected us from which it holds, 10 % and 90 % quantiles of the logarithm of measured / expected)."""
+"""(expected us from which it applies, 10 % and 90 % quantiles of the logarithm of measured / expected)."""
 
 
 @dataclass(frozen=True)
 class LearntEntry:
-    """What was learnt of one kind of operators in one type on one machine, from `points` measured times."""
+    """Numbers and corrections of one kind of operators in one type on one machine, from `points` measured times."""
 
     kind: str
     machine: str
@@ -62,9 +62,9 @@ class LearntEntry:
 
 @dataclass(frozen=True)
 class Basis:
-    """What the times of a machine and type stand on: `kind` is one of `MEASURED` to `PHYSICS`, `words` for people.
+    """The source of expected times on a machine in a type: `kind` is one of `MEASURED` to `PHYSICS`, in words `words`.
 
-    `cool` are the numbers of a board before its power limit bites, where that lowers its clock.
+    `cool` are the numbers of a board before its power limit lowers its clock, if it does.
     """
 
     kind: str
@@ -77,27 +77,27 @@ class Basis:
 
 @dataclass(frozen=True)
 class Learnt:
-    """Entries, and the spread of times of machines without one: by kind of operators, basis and type."""
+    """Learnt entries, and the spread of times on machines without an entry, by kind of operators, basis and type."""
 
     entries: tuple[LearntEntry, ...] = ()
     unknown: dict[tuple[str, str, str], Spread] = field(default_factory=dict)
     source: str = ""
 
     def without(self, left_out: Iterable[str]) -> Learnt:
-        """Without the entries of machines."""
+        """The same without the entries of some machines."""
         out = set(left_out)
         return replace(self, entries=tuple(entry for entry in self.entries if entry.machine not in out))
 
     def and_also(self, other: Learnt) -> Learnt:
-        """With the entries of another, which replace those of the same machine, kind and type."""
+        """The same with the entries of another, which replace those of the same machine, kind and type."""
         new = {(one.kind, one.machine, one.dtype) for one in other.entries}
         kept = tuple(one for one in self.entries if (one.kind, one.machine, one.dtype) not in new)
         return Learnt((*kept, *other.entries), self.unknown | other.unknown, self.source)
 
     def basis(self, kind: str, machine: Machine, dtype: str, also: str = "") -> Basis:
-        """What the times of `kind` in a type of `hardware.types()` stand on, on a machine.
+        """The basis for expected times of a kind in a type of `hardware.types()` on a machine.
 
-        `also` is what else tells operators apart that are learnt alone, as the type of a cache (`key_of`).
+        `also` is the suffix of types that are learnt separately, such as the type of a cache (`learnt_alone`).
         """
         like = types()[dtype].like or dtype
         own = [one for one in self.entries if (one.kind, one.dtype) == (kind, like + also)]
@@ -109,7 +109,7 @@ class Learnt:
         return _within_power(self._of_others(kind, machine, own, dtype), kind, machine, dtype)
 
     def deviations(self, kind: str, dtype: str) -> Floats:
-        """How much the logarithm of each number differs among machines; 1 where fewer than two are known."""
+        """The standard deviation of each number's logarithm among machines; 1 if fewer than two are known."""
         logs = [one.logs for one in self.entries if (one.kind, one.dtype) == (kind, dtype)]
         if len(logs) < MOST_ALIKE:
             logs = [one.logs for one in self.entries if (one.kind, one.dtype) == (kind, "bf16")]
@@ -143,7 +143,7 @@ class Learnt:
         return Basis(basis, words, logs, corrections, spread)
 
     def _of_another_type(self, kind: str, machine: Machine, dtype: str, also: str) -> Basis:
-        """Physics of 16 bits, which every GPU was measured in, without its corrections; else with the usual numbers."""
+        """The basis from times in 16 bits, which exist for every GPU, without corrections; else the default numbers."""
         words = f"physics alone, no times of {dtype} are known"
         measured = [one for one in self.entries if (one.kind, one.dtype) == (kind, "bf16" + also)]
         if not measured:
@@ -156,11 +156,11 @@ class Learnt:
 
 
 BY_PEAK = ("load", "step", "softmax")
-"""Numbers that are times by the peak, of what another type takes as long for: a byte into an SM, a wait, an e^x."""
+"""Numbers that are a time multiplied by the peak, with the time equal in all types: a byte into an SM, a wait, e^x."""
 
 
 def _in_type(one: LearntEntry, dtype: str) -> LearntEntry:
-    """An entry of 16 bits as it is in another type of the same machine, whose unit has another peak."""
+    """An entry of 16 bits converted to another type of the same machine, whose unit has another peak."""
     machine, names, logs = machines()[one.machine], list(KINDS[one.kind].physics.numbers), one.logs.copy()
     own, other = hardware_of(machine, "bf16"), hardware_of(machine, dtype)
     if not isinstance(own, str) and not isinstance(other, str):
@@ -169,7 +169,7 @@ def _in_type(one: LearntEntry, dtype: str) -> LearntEntry:
 
 
 def _with_the_quickest_host(logs: Floats, entries: Sequence[LearntEntry]) -> Floats:
-    """The numbers of a model with the least time of the host of those measured: a host is no GPU's own."""
+    """The numbers of a model with the fastest measured host, since the host is not part of the GPU."""
     place = list(KINDS["model"].physics.numbers).index("host_us")
     logs = logs.copy()
     logs[place] = min(float(one.logs[place]) for one in entries)
@@ -177,7 +177,7 @@ def _with_the_quickest_host(logs: Floats, entries: Sequence[LearntEntry]) -> Flo
 
 
 def _within_power(basis: Basis, kind: str, machine: Machine, dtype: str) -> Basis:
-    """No more of the peak than a board's power limit leaves in long runs: that of other boards does not hold for it."""
+    """Limit the share of the peak to what the board's power limit sustains, which other boards do not show."""
     names = list(KINDS[kind].physics.numbers)
     rate = machine.rates.get(unit_of(machine, dtype))
     if rate is None or rate.sustained is None or "peak" not in names:
@@ -189,16 +189,16 @@ def _within_power(basis: Basis, kind: str, machine: Machine, dtype: str) -> Basi
 
 
 MOST_OF_PEAK = 0.9
-"""No more of a peak is expected, however much power a board has for it."""
+"""Largest expected share of a peak, however much power a board has."""
 SAME_CLOCK = 0.15
-"""Boards of one chip whose clocks should differ by a smaller logarithm keep their share: data sheets round power."""
+"""Smallest log ratio of clocks for which boards of one chip get another share of the peak: data sheets round power."""
 
 
 def _on_board(machine: Machine, one: LearntEntry, dtype: str) -> Floats:
-    """The numbers of an entry as they are on another board: its power for a FLOP, its check bits, its exponentials.
+    """The numbers of an entry converted to another board: its power per FLOP, ECC and exponentials.
 
-    Power goes with the cube of the clock, as voltage goes with the clock too. An SM computes as many exponentials at a
-    time as any other, however fast its products are.
+    Power grows with the cube of the clock, since voltage grows with it. The rate of exponentials per SM does not depend
+    on that of its products.
     """
     other, names, logs = machines()[one.machine], list(KINDS[one.kind].physics.numbers), one.logs.copy()
     if "dram" in names:
@@ -218,17 +218,15 @@ def _on_board(machine: Machine, one: LearntEntry, dtype: str) -> Floats:
 
 
 FAR = 0.7
-"""Distance of GPUs, in logarithms of the peak of an SM and of bytes by FLOP, from which a family hardly counts."""
+"""Distance of GPUs, in logarithms of the peak of an SM and of bytes per FLOP, at which a family hardly counts."""
 
 
 OTHER_INSTRUCTIONS = 1 / 3
-"""What a family with other tensor instructions counts by, where these decide, which they do not in generation."""
+"""Weight of a family with other tensor instructions, for operators that depend on these (all but generation)."""
 
 
 def _alike(machine: Machine, family: Sequence[LearntEntry], dtype: str) -> float:
-    """How much a family counts for a GPU that is not of it: less the more its SMs and their bandwidth differ, and their
-    instructions.
-    """
+    """The weight of a family for a GPU outside of it: less for other peaks per SM, bandwidths or instructions."""
     own = hardware_of(machine, dtype)
     others = [hardware_of(machines()[one.machine], dtype) for one in family]
     found = [
@@ -242,7 +240,7 @@ def _alike(machine: Machine, family: Sequence[LearntEntry], dtype: str) -> float
 
 
 def shipped() -> Learnt:
-    """What ships with the package, of every kind of operators."""
+    """The learnt times that ship with the package, of every kind of operators."""
     return _shipped_in(SHIPPED)
 
 
@@ -257,12 +255,12 @@ def _shipped_in(folder: Path) -> Learnt:
 
 
 def read_file(path: Path) -> Learnt:
-    """What a user's file of learnt times says. Raises `WrongUsage` if it is none, of another version or damaged."""
+    """Read a user's file of learnt times. Raises `WrongUsage` if it is none, damaged, or of another version."""
     return read(path.read_bytes().decode("utf-8", "replace"), str(path))
 
 
 def read(text: str, name: str) -> Learnt:
-    """What a file of learnt times says. Raises `WrongUsage` if it is none, of another version or damaged."""
+    """Parse the text of a file of learnt times. Raises `WrongUsage` if it is none, damaged, or of another version."""
     try:
         data = tomllib.loads(text)
         if data.get("version") != VERSION:
@@ -316,7 +314,7 @@ def _spread(rows: Sequence[Sequence[float]]) -> Spread:
 
 
 def written(learnt: Learnt, comment: str = "") -> str:
-    """The text of the file of what was learnt."""
+    """The text of a file of learnt times."""
     lines = [*(f"# {line}".rstrip() for line in comment.splitlines()), f"version = {VERSION}"]
     lines += [f"source = {_quoted(learnt.source)}", ""]
     for kind in sorted({one.kind for one in learnt.entries}):

@@ -1,9 +1,9 @@
-"""The time of a whole model from that of its operators: eager or compiled, with a few numbers for each GPU and type.
+"""A formula of the time of a whole model from its operators, eager or compiled, with a few numbers per GPU and type.
 
-Operators are grouped by what bounds their kernels: matrix products by the physics of GEMMs, convolutions likewise (as
-implicit GEMMs), grouped and depthwise convolutions and all else by bytes, attention by its roof. How much longer each
-group takes than so, and what the host takes for an operator, is fitted to measured times of whole models. The host runs
-ahead of the GPU: a model takes the longer of what the two take (a soft maximum).
+Operators are grouped by what bounds their kernels: matrix products by the GEMM formula, convolutions likewise (as
+implicit GEMMs), grouped and depthwise convolutions and all others by bytes, attention by its roof. The factor by which
+each group takes longer, and the host's time per operator, are fitted to measured times of whole models. The host runs
+ahead of the GPU, so a model takes the longer of both times (a soft maximum).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NUMBERS = {
     "host_us": PhysicalNumber(15, 1, 150, "us of the host for each operator"),
 }
 GROUPS = tuple(NUMBERS)[:-2]
-"""Columns of the work: us of each group by physics or roof. `operators` is their number."""
+"""Columns of the work: us of each group by formula or roof. The column `operators` is their number."""
 
 
 def _parts(
@@ -42,7 +42,7 @@ def _parts(
 
 
 OVERLAP = 4.0
-"""Exponent of the soft maximum of GPU and host."""
+"""Exponent of the soft maximum of the times of GPU and host."""
 HELD = 1.0
-"""A table of models hardly tells apart what all of them have in one proportion."""
+"""How strongly fits hold numbers to their start: models with all groups in equal proportion hardly separate them."""
 MODEL = Physics("model", NUMBERS, np.zeros((1, 1), np.float32), _parts, HELD)

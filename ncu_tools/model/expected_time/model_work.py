@@ -1,4 +1,4 @@
-"""The operators of a model as work on a machine: microseconds of each group of operators by physics or by roof."""
+"""The operators of a model as work on a machine: us of each group of operators, by formula or by roof."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ NORMALISING, OF_ROWS = re.compile("norm"), re.compile("layer_norm|softmax")
 MOVED = ("moving", "normalising", "rows")
 ATTENTION = "scaled_dot_product_attention"
 TAKEN_APART, PRODUCTS = "_safe_softmax", ("bmm", "matmul")
-"""What PyTorch makes of attention with a mask where no GPU is there, and its products."""
+"""The softmax of masked attention that PyTorch decomposes without a GPU, and the products around it."""
 BESIDE = ("_to_copy", "mul", "clone")
 INTEGERS = "_int_mm"
-"""A product whose operations are no FLOPs."""
+"""A product of integers, whose operations are not FLOPs."""
 TURNED = ("pointwise", "convolutions")
-"""Groups of convolutions that tensor cores compute, on images in channels-last."""
+"""Groups of convolutions that run on tensor cores, on images in channels-last."""
 FEW_CHANNELS = 8
-"""Channels of a group of a convolution below which tensor cores are not used well, and bytes decide."""
+"""Channels per group of a convolution below which tensor cores are used badly, and bytes decide."""
 
 
 class ModelOperator(NamedTuple):
-    """An operator of a model: FLOPs of its contraction (0 for none), and bytes that it reads and writes."""
+    """An operator of a model: FLOPs of its contraction (0 if it has none), and bytes that it reads and writes."""
 
     name: str
     shapes: str | None
@@ -43,7 +43,7 @@ class ModelOperator(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The group of operators that it is timed with."""
+        """The group of operators with which it is timed."""
         if "attention" in self.name and self.flops > 0:
             return "attention"
         product = self.product
@@ -58,20 +58,20 @@ class ModelOperator(NamedTuple):
 
     @property
     def product(self) -> Product | None:
-        """The matrix product behind it."""
+        """The matrix product behind it; None if there is none."""
         is_product = self.flops > 0 or _plain(self.name) == INTEGERS
         return product_of(self.name, shapes_in(self.shapes), self.flops) if is_product else None
 
 
 def _plain(name: str) -> str:
-    """addmm of aten::addmm and aten.addmm.default."""
+    """The bare name of an operator: addmm for aten::addmm and aten.addmm.default."""
     return name.replace("::", ".").removeprefix("aten.").split(".")[0]
 
 
 def whole_attention(operators: Sequence[ModelOperator]) -> list[ModelOperator]:
-    """Operators with attention as one, where it was taken apart for want of a GPU: a GPU computes it in one kernel.
+    """Operators with decomposed attention joined to one, since a GPU computes it in one kernel.
 
-    Attention on tensors of more or fewer than four dimensions is taken apart on GPUs too.
+    Attention on tensors with other than four dimensions stays decomposed, as on GPUs.
     """
     names = [_plain(one.name) for one in operators]
     kept: list[ModelOperator | None] = list(operators)
@@ -102,7 +102,7 @@ def _size(operator: ModelOperator) -> int:
 
 
 def fused(operators: Sequence[ModelOperator]) -> list[ModelOperator]:
-    """Operators as torch.compile runs them: neighbours that only move data are one kernel, of the most bytes of any."""
+    """Operators as torch.compile runs them: neighbours that only move data are one, with the bytes of the largest."""
     found: list[ModelOperator] = []
     for moves, some in groupby(operators, lambda one: one.group in MOVED):
         neighbours = list(some)
@@ -115,25 +115,25 @@ def fused(operators: Sequence[ModelOperator]) -> list[ModelOperator]:
 
 
 def _group_on(operator: ModelOperator, *, on_tensor_cores: bool) -> str:
-    """The group that an operator is timed with: on CUDA cores, convolutions in groups have kernels of their own."""
+    """The group with which an operator is timed; on CUDA cores, grouped convolutions have kernels of their own."""
     group = operator.group
     product = operator.product if group in TURNED and not on_tensor_cores else None
     return "grouped" if product is not None and product.number > 1 else group
 
 
 TURNS = 2.0
-"""How often an image is read and written to be turned, once each."""
+"""Passes over an image to convert its layout: one read and one write."""
 
 
 def model_work(
     operators: Sequence[ModelOperator], machine: Machine, dtype: str, convolutions: str, learnt: Learnt,
     *, compiled: bool = False, turns: bool = False, weight_bytes: float | None = None,
 ) -> dict[str, Floats] | str:  # fmt: skip
-    """Microseconds of each group of operators on a machine, or why they are not known.
+    """Microseconds of each group of operators on a machine, or the reason why they are unknown.
 
-    `dtype` is that of products, `convolutions` that of convolutions: TF32 where PyTorch computes FP32 so. With `turns`,
-    images of convolutions and their results are turned to channels-last and back, which moves data. `weight_bytes` are
-    those of a weight of a product, where it is not the type's.
+    `dtype` is the type of products, `convolutions` that of convolutions: TF32 if PyTorch computes FP32 in it. With
+    `turns`, images of convolutions and their results are converted to channels-last and back, which moves data.
+    `weight_bytes` are the bytes per weight of products, if not those of the type.
     """
     operators = whole_attention(operators)
     operators = fused(operators) if compiled else operators

@@ -1,7 +1,7 @@
-"""The time of operators that move data: element-wise work, normalisations, copies; their bytes, and the launch.
+"""A formula of the time of operators that move data (element-wise, normalisation, copy): their bytes, and the launch.
 
-What strides and broadcasts cost is not in shapes: an operator that rearranges (a concatenation, a copy, operands of
-unlike shapes) is learnt apart from one that streams.
+Shapes do not show what strides and broadcasts cost, so operators that rearrange (a concatenation, a copy, operands of
+different shapes) are learnt separately from those that stream.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NUMBERS = {
 
 
 def movement_work(moved: Floats, rearranges: Floats) -> Work:
-    """The columns of operators that read and write `moved` bytes in all; `rearranges` is 1 for another order."""
+    """The columns of operators that read and write `moved` bytes in total; `rearranges` is 1 if in another order."""
     return {"moved": np.asarray(moved, np.float32), "rearranges": np.asarray(rearranges, np.float32)}
 
 

@@ -1,7 +1,7 @@
-"""Rows of operators as a user writes them, read into columns of sizes; rows that cannot be read keep their reason.
+"""Rows of operators as users write them, read into columns of sizes; unreadable rows keep the reason.
 
 A row has `op` (gemm, attention_context, attention_generation, or an ATen name with `shapes`: `aten_rows`), `dtype`, and
-the sizes of its kind. Columns that are absent, and empty cells, are unknown or have a default.
+the sizes of its kind. Missing columns and empty cells are unknown, or have a default.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SIZES: dict[str, dict[str, float | str | None]] = {
         "window": 0.0, "causal": 1.0,
     },
 }  # fmt: skip
-"""Sizes of each kind of operators: None where a row needs them, else the default or the size that is the default."""
+"""Sizes of each kind of operators: None if required, else the default, or the name of the size that is the default."""
 OF_ATEN: dict[str, float] = {"distinct": 1.0, "moved": 0.0, "rearranges": 0.0, "convolution": 0.0}
-"""Sizes that only the formulas of ATen operators give, with those of all other rows."""
+"""Sizes that only formulas of ATen operators give, with the values of all other rows."""
 FLAGS = ("causal", "writes", "quantised")
 CAN_BE_ZERO = ("context", "window", *FLAGS)
 ALIASES = {
@@ -45,14 +45,14 @@ ALIASES = {
     "e5m2": "fp8", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8",
 }  # fmt: skip
 MOST = 2.0**40
-"""Sizes above it are mistakes."""
+"""Larger sizes are mistakes."""
 
 
 @dataclass(frozen=True)
 class OperatorRows:
-    """Operators row by row: `kinds`, `dtypes` and `kv_dtypes` by name, `sizes` by column (NaN where unknown).
+    """Operators row by row: names of `kinds`, `dtypes` and `kv_dtypes`; `sizes` by column (NaN if unknown).
 
-    `failed` is why a row cannot be estimated, None of the others. `given` are the columns as they were.
+    `failed` is the reason why a row cannot be estimated, else None. `given` are the original columns.
     """
 
     given: dict[str, list[Any]]
@@ -68,19 +68,19 @@ class OperatorRows:
 
 DELIMITERS = ",;\t"
 FURTHER = "further cells"
-"""The column of what stands in a row beyond the columns of the table: a comma in a number, as in 4,096."""
+"""The column for cells beyond the columns of the table, which come from commas in numbers, as in 4,096."""
 
 
 def _known(name: str) -> str:
-    """The name of a column that rows have, in any case; any other as it is."""
+    """The canonical name of a known column, whatever its case; other names unchanged."""
     own = {"op", "dtype", "kv_dtype", "shapes", *SETTINGS, *(size for sizes in SIZES.values() for size in sizes)}
     return name.lower() if name.lower() in own else name
 
 
 def read_csv(path: Path) -> dict[str, list[Any]]:
-    """The columns of a file with commas, semicolons or tabs, as texts.
+    """Read the columns of a file with commas, semicolons or tabs, as texts.
 
-    Raises `NcuBenchError` if it cannot be read, `WrongUsage` without op.
+    Raises `NcuBenchError` if it cannot be read, `WrongUsage` if it has no column `op` or repeats one.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -157,7 +157,7 @@ def operator_rows(columns: Columns) -> OperatorRows:
 def _aten_rows(
     given: Mapping[str, Sequence[Any]], kinds: NDArray[np.object_], dtypes: NDArray[np.object_]
 ) -> dict[int, AtenWork | str]:
-    """The work of each row of an ATen operator with shapes, or why it is not known. Rows alike are looked at once."""
+    """The work of each row with an ATen operator and shapes, or why it is unknown. Equal rows are computed once."""
     shapes = given.get("shapes", [None] * len(kinds))
     settings = [_texts(given.get(name, [""] * len(kinds))) for name in SETTINGS]
     known: dict[tuple[Any, ...], AtenWork | str] = {}
@@ -173,7 +173,7 @@ def _aten_rows(
 
 
 def _fill(kinds: NDArray[np.object_], sizes: dict[str, Floats], failed: NDArray[np.object_]) -> None:
-    """Put defaults where a size is missing, and say what is missing where there is none."""
+    """Insert defaults for missing sizes; rows that lack a required size fail."""
     for kind, wanted in SIZES.items():
         here = kinds == kind
         for name, default in wanted.items():
@@ -186,7 +186,7 @@ def _fill(kinds: NDArray[np.object_], sizes: dict[str, Floats], failed: NDArray[
 
 
 def _refuse_odd(kinds: NDArray[np.object_], sizes: dict[str, Floats], failed: NDArray[np.object_]) -> None:
-    """Say what is wrong where sizes are numbers and no operator has them."""
+    """Fail rows with sizes that no operator has."""
     attention = np.isin(kinds.astype(str), (CONTEXT, GENERATION))
     with np.errstate(invalid="ignore"):
         uneven = attention & (np.mod(sizes["heads"], sizes["kv_heads"]) > 0)

@@ -1,7 +1,7 @@
-"""What the shapes of a PyTorch operator say of the product behind it: "32x197x768 768x3072" -> m, n, k.
+"""The matrix product behind a PyTorch operator, from its shapes: "32x197x768 768x3072" -> m, n, k.
 
-A convolution is a product of positions x filters over channels x taps (implicit GEMM); its positions follow from its
-FLOPs, since its stride is not among the shapes.
+A convolution is a product of positions x filters over channels x taps (implicit GEMM); the number of positions follows
+from its FLOPs, since shapes do not include its stride.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCALAR = "()"
 class Product(NamedTuple):
     """`number` products C[m, n] = A[m, k] B[k, n]: the batch of a bmm, or the groups of a convolution.
 
-    `distinct` is the share of A's elements that differ: a convolution has those of its image once.
+    `distinct` is the share of distinct elements in A: in a convolution, each element of the image counts once.
     """
 
     number: int
@@ -32,7 +32,7 @@ class Product(NamedTuple):
 def shapes_in(text: str | None) -> list[Shape]:
     """The shapes of tensors in "32x3x224x224 64x3x7x7", or in a trace's "[[32,3,224,224],[]]"; [] for other texts.
 
-    What has no sizes, as a scale of a product, is left out: "()" and [].
+    Arguments without sizes, such as a scale, are left out: "()" and [].
     """
     try:
         if text is not None and text.startswith("["):
@@ -47,7 +47,7 @@ def _is_shape(value: object) -> bool:
 
 
 def product_of(operator: str, shapes: Sequence[Shape], flops: float) -> Product | None:
-    """The product of an operator named as "aten::addmm"; None if it is none, or its shapes do not tell."""
+    """The product of an operator named like "aten::addmm"; None if it is none, or its shapes do not fit."""
     name = operator.replace("::", ".").removeprefix("aten.").split(".")[0].strip("_")
     if name in ("mm", "addmm") and len(shapes) >= 2:
         return _of_matrices(shapes[-2:], 2)
@@ -89,7 +89,7 @@ def _of_matrices(pair: Sequence[Shape], rank: int) -> Product | None:
 
 
 def _of_convolution(image: Shape, weights: Shape, flops: float) -> Product | None:
-    """Filters x (channels of a group x taps); groups follow from the channels of image and weights."""
+    """The product of filters by (channels per group x taps); the groups follow from the channels."""
     filters, channels, *taps = weights
     if min((*image, *weights)) < 1 or image[1] % channels:
         return None

@@ -1,8 +1,8 @@
-"""A formula of time with a few physical numbers, and how it is fitted to measured times.
+"""A formula of time with a few physical numbers, and how they are fitted to measured times.
 
-A library chooses how an operator is computed (tiles, splits), so a formula gives the time of each choice, and the
-operator takes the least. At the least the choice need not be differentiated (the envelope theorem): a step of the fit
-holds each operator's choice and moves the numbers, which is why fits of thousands of times take a second.
+A library chooses how to compute an operator (tiles, splits), so a formula gives the time of each choice, and the
+operator takes the least. At the minimum the choice need not be differentiated (envelope theorem): a step of the fit
+keeps each operator's choice and moves the numbers, which is why fits to thousands of times take a second.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Work = Mapping[str, Floats]
 """Columns of operators: sizes, and bytes of their elements."""
 
 AT_ONCE = 400
-"""Operators whose choices are compared at once: their arrays stay in the caches of a CPU."""
+"""Number of operators whose choices are compared at once, so that arrays stay in CPU caches."""
 SMALL = 0.1
-"""Errors above this share count by their size and no longer by its square, so that outliers do not pull."""
+"""Relative error above which errors count linearly, not by their square, so that outliers have little weight."""
 STEP = 0.02
 PRIOR = 0.02
 
 
 class PhysicalNumber(NamedTuple):
-    """A number of a formula: where a fit begins, and what it can be. `meaning` has its unit."""
+    """A number of a formula: the start of fits, its bounds, and its `meaning` with the unit."""
 
     start: float
     least: float
@@ -37,10 +37,10 @@ class PhysicalNumber(NamedTuple):
 
 
 class Physics(NamedTuple):
-    """A kind of operators: its numbers by name, the choices of libraries (a row each), and the formula of time.
+    """A kind of operators: its numbers by name, the choices of libraries (one row each), and the formula of time.
 
-    `parts(hardware, work, numbers, choice)` gives microseconds of the whole, and of its parts by name; the columns of
-    `work` and of `choice` must go together by the rules of numpy. `held` is how strongly fits hold to where they begin.
+    `parts(hardware, work, numbers, choice)` returns the us of the whole and of its parts by name; columns of `work` and
+    `choice` must be broadcastable. `held` is how strongly fits hold numbers to their start.
     """
 
     kind: str
@@ -51,23 +51,23 @@ class Physics(NamedTuple):
 
     @property
     def start(self) -> Floats:
-        """The logarithms that a fit begins with."""
+        """Logarithms of the numbers at which fits start."""
         return np.log([number.start for number in self.numbers.values()])
 
     def bounds(self) -> tuple[Floats, Floats]:
-        """The least and greatest logarithms."""
+        """Smallest and largest logarithms of the numbers."""
         return (
             np.log([number.least for number in self.numbers.values()]),
             np.log([number.most for number in self.numbers.values()]),
         )
 
     def at(self, hardware: Hardware, work: Work, logs: Floats, choice: NDArray[np.intp]) -> Floats:
-        """Microseconds of each operator computed as `choice` says."""
+        """Microseconds of each operator computed with the given choice."""
         numbers = [float(value) for value in np.exp(logs)]
         return self.parts(hardware, work, numbers, list(self.choices[choice].T))[0]
 
     def best(self, hardware: Hardware, work: Work, logs: Floats) -> tuple[Floats, NDArray[np.intp]]:
-        """The least microseconds of each operator, and the number of the choice that takes them."""
+        """The least us of each operator, and the index of the choice that takes them."""
         numbers = [float(value) for value in np.exp(logs)]
         choices = [column[None, :] for column in self.choices.T]
         size = len(next(iter(work.values())))
@@ -82,7 +82,7 @@ class Physics(NamedTuple):
 
 
 class TimedOperators(NamedTuple):
-    """Operators measured on one machine, in microseconds."""
+    """Operators measured on one machine, with their times in us."""
 
     hardware: Hardware
     work: Work
@@ -90,7 +90,7 @@ class TimedOperators(NamedTuple):
 
 
 def robust(errors: Floats) -> Floats:
-    """The weight of each error: 1 if small, less the greater it is."""
+    """The weight of each error: 1 for small ones, decreasing with size."""
     return 1 / np.sqrt(1 + (errors / SMALL) ** 2)
 
 
@@ -102,10 +102,10 @@ def fitted(
     physics: Physics, measured: TimedOperators, start: Floats, prior: Floats | None = None,
     weight: Floats | float | None = None, steps: int = 40,
 ) -> tuple[Floats, float]:  # fmt: skip
-    """Logarithms of the numbers fitted to measured times from `start`, and the loss (Levenberg and Marquardt's steps).
+    """Fit the numbers to measured times by Levenberg-Marquardt; returns their logarithms and the loss.
 
-    `weight` (by default `held` of the physics) holds each logarithm to that of `prior`, by default where fits begin:
-    with few times, it decides.
+    `weight` (default: `held` of the formula) holds each logarithm to that of `prior` (default: the start of fits),
+    which decides if there are few times.
     """
     hardware, work, times = measured
     least, most = physics.bounds()
@@ -143,7 +143,7 @@ def fitted(
 
 
 def _slopes(physics: Physics, measured: TimedOperators, logs: Floats, choice: NDArray[np.intp]) -> Floats:
-    """How the logarithm of each time changes with the logarithm of each number."""
+    """Derivatives of the logarithm of each time by the logarithm of each number, shape (times, numbers)."""
     here = np.log(physics.at(measured.hardware, measured.work, logs, choice)).astype(np.float64)
     slopes = np.empty((len(here), len(logs)))
     for place in range(len(logs)):
@@ -155,7 +155,7 @@ def _slopes(physics: Physics, measured: TimedOperators, logs: Floats, choice: ND
 
 
 def fitted_from_several(physics: Physics, measured: TimedOperators, starts: int = 4, seed: int = 0) -> Floats:
-    """The best of fits from several places: one from where the numbers say, the others drawn around it."""
+    """The best of several fits: one from the usual start, the others from random ones around it."""
     drawn = np.random.default_rng(seed)
     places = [physics.start + (drawn.normal(0, 0.7, len(physics.start)) if at else 0) for at in range(starts)]
     return min((fitted(physics, measured, place) for place in places), key=lambda found: found[1])[0]

@@ -105,7 +105,7 @@ def steps_in(facts: LanguageFacts, step: EngineStep | None, asked: StepsAsked, i
 
 
 def on_steps(facts: LanguageFacts, step: EngineStep | None, asked: StepsAsked, steps: int) -> list[str]:
-    """A note if the number of an engine's steps was not given: times of a step, MFU and MBU depend on it."""
+    """A note if the number of an engine's steps is assumed, since times per step, MFU and MBU depend on it."""
     if asked.steps is not None or _steps_by_kernel(facts, step):
         return []
     return [

@@ -1,4 +1,4 @@
-"""Measured points of prefill and decode beside the limits of their machine: MFU, MBU and the least time of a token."""
+"""Utilisation of measured points of prefill and decode: MFU, MBU and the share of the roof."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def _facts(row: Row) -> LanguageFacts | None:
 
 
 def _machine(row: Row) -> Machine | None:
-    """The machine of a point: for a CPU one measured with as many threads, else a data sheet's."""
+    """The machine of a point: for a CPU one measured with as many threads, else that of a data sheet."""
     measured = measured_of(Device(row["device_name"], None, row["threads"]))
     return measured if row["device"] == "cpu" else machine_of_device(row["device_name"]) or measured

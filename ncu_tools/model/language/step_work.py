@@ -37,8 +37,11 @@ class Precision:
 
 @dataclass(frozen=True)
 class StepWork:
-    """A phase of a whole batch. Bytes as above; `flops` as in PyTorch's counter, `causal_flops` without the half of a
-    prompt's scores that a causal mask skips. `tokens` counts all sequences."""
+    """The least work of a phase for a whole batch: bytes, FLOPs, and tokens of all sequences.
+
+    `flops` counts as PyTorch's counter, `causal_flops` leaves out the half of a prompt's scores that a causal mask
+    skips.
+    """
 
     tokens: int
     flops: float

@@ -136,7 +136,7 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
 
 
 def why_no_layers(notes: Sequence[str]) -> str:
-    """Why there are no layers, as a sentence: the first of the notes on them."""
+    """The reason why there are no layers, as a sentence: the first of the notes on them."""
     return "".join(f"{note[:1].upper()}{note[1:]}." for note in notes[:1])
 
 
