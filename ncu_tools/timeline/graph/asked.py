@@ -8,6 +8,7 @@ import numpy as np
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.timelines.activity.activity import MEMSET, Activity, Integers
 
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.timeline.graph.critical_path import COMMUNICATION, COPIES, KERNELS, operation_kinds
 from ncu_tools.timeline.graph.operators import OperatorsAround
 from ncu_tools.timeline.graph.replay import Change
@@ -28,6 +29,7 @@ GAPS = ("gap:launch", "gap:call", "gap:host")
 KINDS = {"kernels": KERNELS, "copies": COPIES, "communication": COMMUNICATION}
 _VALUE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(x|s|ms|us|µs|ns)?", re.IGNORECASE)
 _NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0}
+MOST_NAMED = 3
 EXAMPLES = '--what-if "aten::mm=0.7x", "softmax=10us", "copies=0" or "gap:launch=0"'
 
 
@@ -91,20 +93,34 @@ class AskedWhatIfs:
         elif name == "memsets":
             found = operations.kind == MEMSET
         else:
-            pattern = _pattern(name)
-            by_name = np.array([pattern.search(one) is not None for one in operations.names], np.bool_)
-            found = by_name[operations.name]
-            named = np.array([pattern.search(one) is not None for one in self._activity.ranges.names], np.bool_)
-            if named.any():
-                found = found | self._operators.within(self._around, named)
+            found = self._named(_pattern(name))
         if not found.any():
-            some = ", ".join(list(dict.fromkeys(operations.names))[:3])
             raise WrongUsage(
                 f"--what-if {text} names no operation.",
-                f"No kind, kernel or operator of the recording has {name} in its name; there are: {some} ...",
+                f"No kind, kernel or operator of what is replayed has {name} in its name; the longest are: "
+                f"{', '.join(self._longest())}.",
                 f"As in: {EXAMPLES}",
             )
         return found
+
+    def _named(self, pattern: re.Pattern[str]) -> Mask:
+        """The operations that have a pattern in the name of kernel or operator; if none has, in the readable name."""
+        operations = self._activity.operations
+        named = np.array([pattern.search(one) is not None for one in self._activity.ranges.names], np.bool_)
+        inside = self._operators.within(self._around, named) if named.any() else np.zeros(len(operations), np.bool_)
+        for read in (str, readable_name):
+            by_name = np.array([pattern.search(read(one)) is not None for one in operations.names], np.bool_)
+            found: Mask = by_name[operations.name] | inside
+            if found.any():
+                break
+        return found
+
+    def _longest(self) -> list[str]:
+        """The readable names of the operations that took the most time together."""
+        operations = self._activity.operations
+        time = np.bincount(operations.name, operations.end - operations.start, len(operations.names))
+        names = [readable_name(operations.names[at]) for at in np.argsort(-time).tolist()]
+        return list(dict.fromkeys(names))[:MOST_NAMED]
 
     def without_operators(self, rows: Integers) -> Change:
         """Remove also the host time of the innermost operators around these operations' calls."""

@@ -48,6 +48,19 @@ class TestWhatIfs:
         add, linear, kernels = asked(found, "vectorized_add=0.5x", "aten::linear=0.5x", "kernels=0.5x")
         assert (add.low_ns, linear.low_ns, kernels.low_ns) == (30 * US, 0, 30 * US)
 
+    def test_name_a_kernel_as_tables_do_where_nothing_has_that_in_its_full_name(self) -> None:
+        found = step()
+        found.operations.names[:] = ["ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn", "vectorized_add"]
+        in_full, of_table = asked(found, "ampere=10us", "gemm bf16 128x256=10us")
+        assert of_table == in_full
+
+    def test_that_name_nothing_are_answered_with_what_takes_most_time_by_its_short_name(self) -> None:
+        found = step()
+        found.operations.names[:] = ["ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn", "short"]
+        found.operations.end[0] += 20 * US
+        with pytest.raises(WrongUsage, match=r"the longest are: gemm bf16 128x256\S* tn, short\."):
+            asked(found, "no_such=0.5x")
+
     def test_give_every_operation_a_time(self) -> None:
         (one,) = asked(step(), "kernels=10us")
         assert one.low_ns == one.high_ns == 50 * US
