@@ -156,7 +156,10 @@ def _check(output_format: str) -> None:
     """Show the problems of machine files; fail if there are any."""
     files = machine_files()
     wrong = [{"id": machine_id, "problem": found} for machine_id, text in files for found in problems(text)]
-    notes = [] if wrong else [f"{len(files)} machine files are valid"]
-    show(Table("machines", CHECK_COLUMNS, wrong, notes), output_format)
+    valid = f"{len(files)} machine files are valid"
+    if not wrong and output_format == "text":
+        click.echo(valid)
+        return
+    show(Table("machines", CHECK_COLUMNS, wrong, [] if wrong else [valid]), output_format)
     if wrong:
         raise NcuBenchError("Not every machine file is valid.", advice="Correct the files named above.")

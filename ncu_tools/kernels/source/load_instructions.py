@@ -12,7 +12,7 @@ from ncu_parsers.parquet.footer import is_parquet
 from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instructions_beside, joined_instructions
 from ncu_parsers.schema.tables import table_metadata
-from ncu_parsers.sources.sources import Source
+from ncu_parsers.sources.sources import Source, is_url
 
 from ncu_tools.kernels.source.source_text import COLLECT
 
@@ -42,6 +42,8 @@ def load_instructions(
     """
     from ncu_parsers.ncu.instructions.read import read_instructions, source_files  # slow to import
 
+    if is_url(path):
+        raise NcuBenchError(f"{path} is a URL, whose instructions are not read.", advice="Fetch it, and name the file.")
     written = _written(Path(path))
     if written is not None:
         from ncu_parsers.parquet.reader import read_instructions_table  # imports Arrow's Parquet

@@ -289,7 +289,7 @@ class TestMachines:
         )
 
     def test_check_passes_on_the_shipped_files(self, call: Any) -> None:
-        assert "74 machine files are valid" in call("machines", "--check").err
+        assert call("machines", "--check").out == "74 machine files are valid\n"
         assert call("machines", "--check", "--format", "json").json()["rows"] == []
 
 

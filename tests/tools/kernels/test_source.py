@@ -253,3 +253,8 @@ def test_a_file_of_another_size_than_when_compiled_is_shown_and_said(tmp_path: P
     found = source_text(["a.cu"], {}, tmp_path, {"a.cu": 1234})
     assert found.of("a.cu", 1) == "int x;"
     assert "it has 7 bytes and had 1,234" in found.notes[0]
+
+
+def test_a_url_is_to_be_fetched_first_and_is_no_missing_folder() -> None:
+    with pytest.raises(NcuBenchError, match=r"https://x\.y/z\.ncu-rep is a URL.*Fetch it, and name the file"):
+        load_instructions("https://x.y/z.ncu-rep")
