@@ -33,7 +33,7 @@ TOO_LITTLE = "not to be relied on, as the recording explains too little"
 def lever_rows(found: StepAdvice, run: str | None = None, model: str | None = None) -> list[Row]:
     """The requested what-ifs, then the levers, largest saving first.
 
-    Commands name the recording as `run`, by its own name if that is None, and the `model` that ran, if it is known.
+    Commands name the recording as `run` (default: its own name), and the `model` that ran, if known.
     """
     words = {"run": shlex.quote(run or found.situation.activity.name), "model": shlex.quote(model or "MODEL")}
     asked = [{**_row(found, title, saves), "confidence": _confidence(found)} for title, saves in found.asked]
@@ -68,7 +68,7 @@ def _confidence(found: StepAdvice) -> str | None:
 
 
 def saving(row: Row) -> str:
-    """Between what a lever saves or loses, and the likely saving where that is apart."""
+    """The saving or loss of a lever in words, as an interval, with the likely value if it differs."""
     low, high, likely = (row[name] for name in ("saves_low_ns", "saves_high_ns", "saves_ns"))
     share = percent(abs(row["saves_high"] or 0.0))
     if low == high:
@@ -101,7 +101,7 @@ def path_rows(found: StepAdvice) -> list[Row]:
 
 
 def extra_of_advice(found: StepAdvice) -> Row:
-    """Further JSON keys of the step: the paths, the confidence in the graph, and pairs of levers."""
+    """Further JSON keys of the step: its critical path, the reliability of the graph, and pairs of levers."""
     return {
         "step": {
             "name": found.step, "steps": found.steps, "time_ns": found.step_ns, "host_alone_ns": found.host_alone_ns,

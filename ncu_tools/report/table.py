@@ -39,7 +39,7 @@ GAP, NARROW_GAP = 3, 2
 
 _ACTS = r"\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = rf"[\x00-\x1f{_ACTS}\ufffe\uffff]"
-"""The last two are not characters, and XML forbids them."""
+"""Control characters, and two noncharacters that XML forbids."""
 
 _CONTROL_IN_JSON = rf"[{_ACTS}]"
 """Characters that JSON allows unescaped, but a terminal may act on."""

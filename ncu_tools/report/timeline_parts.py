@@ -78,7 +78,7 @@ def _steps(found: Timeline) -> Iterator[Row]:
 
 
 def by_cost(gpu: GpuTimeline) -> list[TimelineStep]:
-    """The steps of a GPU by possible saving, largest first; then by their kernels' time, then without a verdict."""
+    """The steps of a GPU by possible saving, largest first; then those bound by kernels; then those undecided."""
     return sorted(
         gpu.steps,
         key=lambda step: (step.verdict.bound is None, step.verdict.saving_ns is None, -step.verdict.bound_ns),

@@ -1,4 +1,4 @@
-"""What is inside a kernel, in time, as tables: roles, who waits for whom, ranges, blocks, chain, what-ifs."""
+"""The timeline inside a kernel as tables: roles, waits between them, ranges, blocks, longest chain, what-ifs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ncu_tools.report.columns.registry import columns
 Row = dict[str, Any]
 RANGES = columns("warps.role warps.range warps.kind warps.count warps.mean warps.longest warps.share warps.whole_share")
 IN_CLOCK = ("life", "mean", "longest", "waited", "lag", "start_skew", "end_skew", "time")
-"""Columns of times, which text shows with their unit."""
+"""Columns with times in the trace's clock, which text shows with their unit."""
 SHOWN_RANGES, SHOWN_CHAIN = 12, 8
 
 
 class WarpTable(NamedTuple):
-    """A part of the answer: its title, columns and rows."""
+    """One table: its title, columns and rows."""
 
     key: str
     title: str
@@ -35,7 +35,7 @@ class WarpTable(NamedTuple):
 
 
 def sections(found: InsideKernel) -> list[WarpTable]:
-    """The parts with rows, the most important first."""
+    """The tables that have rows, the most important first."""
     every = [
         WarpTable("roles", "roles", columns(
             "warps.role warps.warps_of_block~2 warps.working warps.waiting warps.unmarked~1 warps.life~3"
@@ -59,7 +59,7 @@ def sections(found: InsideKernel) -> list[WarpTable]:
 
 
 def what_if_rows(found: InsideKernel) -> Iterator[Row]:
-    """What was asked, then what halving each range of the longest chain saves."""
+    """The user's what-ifs, then the savings of halving each range of the longest chain."""
     for asked in found.asked:
         name, _, factor = asked.text.rpartition("=")
         yield {"role": None, "range": name, "factor": factor, **_saving(asked.saving)}
@@ -72,7 +72,7 @@ def _saving(saving: LaunchSaving) -> Row:
 
 
 def _row(one: Any) -> Row:
-    """The fields of an answer as values of JSON."""
+    """The fields of a dataclass as JSON values."""
     return {name: _plain(value) for name, value in asdict(one).items()}
 
 
@@ -81,7 +81,7 @@ def _plain(value: Any) -> Any:
 
 
 def readable(section: WarpTable, clock: Clock, most: int | None = None) -> WarpTable:
-    """The section for people: times with their unit, as texts."""
+    """The table for people: times as texts with their unit."""
     titled = tuple(
         one._replace(kind="text", unit="") if one.name in IN_CLOCK else one for one in section.columns
     )  # fmt: skip
@@ -123,7 +123,7 @@ def facts(found: InsideKernel) -> list[str]:
 
 
 def first_sentence(found: InsideKernel) -> str:
-    """What an expert asks first: who is busiest, who waits most and for whom, and how deep the pipeline is."""
+    """The sentence on the busiest role, the longest wait and its cause, and the depth of the pipeline."""
     busiest, clock = found.roles[0], found.ranges.clock
     own = [one for one in found.waits if one.role == busiest.role]
     said = f"{busiest.role} works {percent(busiest.working)} of its life"
@@ -146,7 +146,7 @@ def _wait_in_words(one: RoleWait, clock: Clock) -> str:
 
 
 def phase_sentences(found: InsideKernel) -> list[str]:
-    """Fill, drain, overlap, tiles, as sentences."""
+    """Sentences on fill, drain, overlap and tiles of blocks."""
     phases, clock, tiles = found.phases, found.ranges.clock, found.tiles
     said = []
     if phases.fill is not None:

@@ -31,7 +31,7 @@ def kernel_digest(
 ) -> Digest:
     """The most important facts on one kernel of the run at path `run`, in at most `budget` tokens.
 
-    `advice` says what can be done about its time, `answered` what of that NVIDIA's rules ask for.
+    `advice` are the levers on its time, `answered` those findings of NVIDIA's rules to which levers have an answer.
     """
     levers = lever_statements(advice, kernel_id(view.kernel_name), 97.0, "kernel")
     statements = [*_kernel(view, answered), *levers, *_parts(view), *noted(notes), *_missing(view), *_next(view, run)]

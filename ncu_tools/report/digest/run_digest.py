@@ -52,7 +52,7 @@ STEP_LEVER_VALUES = (
 NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
 """Conditions that appear elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
 GPUS_TOLD, WAITS_TOLD = 2, 3
-"""Most GPUs of a recording in the digest, and for each the most long waits for the host, and calls that wait."""
+"""Most GPUs of a recording in the digest; most long waits for the host per GPU, and most waiting calls."""
 
 
 def run_digest(
@@ -111,7 +111,7 @@ def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> It
 
 
 def _timeline(found: Timeline) -> Iterator[Statement]:
-    """What a recording's step gains by levers, what bounds its steps, and what the host did in the longest waits."""
+    """Statements on a recording: levers on its step, what bounds each GPU's step, and the longest waits."""
     advice = advice_on_timeline(found)
     levers = lever_rows(advice)[:STEP_LEVERS_TOLD] if advice is not None else []
     longest = first_of_timeline(found)
@@ -175,7 +175,7 @@ def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement
 
 
 def _first(advice: Mapping[str, KernelAdvice]) -> Iterator[Statement]:
-    """The lever that saves most of the run."""
+    """The lever that saves most of the run's time."""
     first = first_of_run(advice.values())
     if first is not None:
         yield Statement("run", f"what could save most: {printable(first)}", 99.0, values={"first": first})
@@ -184,7 +184,7 @@ def _first(advice: Mapping[str, KernelAdvice]) -> Iterator[Statement]:
 def _kernel(
     row: Hotspot, rank: int, name: str, table: pa.Table, advice: Mapping[str, KernelAdvice]
 ) -> Iterator[Statement]:
-    """The kernel of a rank, 0 for the most time, and for the first ones its levers and rules."""
+    """Statements on a kernel; `rank` 0 has the most time, and the first ones include levers, causes and rules."""
     key, share = kernel_id(row.kernel), row.time_share or 0.0
     weight = 90.0 - 20.0 * min(rank, 3) / 3 if rank < 4 else 40.0 * share
     ours = advice.get(row.key)
@@ -329,7 +329,7 @@ def _not_collected(rows: Sequence[Hotspot], advice: Mapping[str, KernelAdvice]) 
 
 
 def _next(name: str, rows: Sequence[Hotspot], table: pa.Table, *, is_recording: bool) -> Iterator[Statement]:
-    """Two or three commands that look further, with the question that each answers."""
+    """Commands that look further, each with the question that it answers."""
     run = shlex.quote(name)
     if not rows:
         return

@@ -14,7 +14,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 @dataclass(frozen=True)
 class SarifFinding:
-    """What was found at a place: the gate, a sentence, a file as a path below the repository, and its line if known."""
+    """A tripped gate at a place: the gate, a sentence, the file relative to the repository, and the line if known."""
 
     gate: str
     message: str
@@ -23,7 +23,7 @@ class SarifFinding:
 
 
 def to_sarif(findings: Sequence[SarifFinding], gates: Sequence[str], version: str) -> bytes:
-    """The findings of all gates, which are rules there, as a SARIF document."""
+    """The findings as a SARIF document, in which each gate is a rule."""
     driver = {
         "name": "ncu-bench",
         "version": version,

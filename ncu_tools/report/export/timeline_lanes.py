@@ -38,14 +38,14 @@ NS_PER_US = 1000
 STEP_LANE, GAP_LANE, FIRST_STREAM = 0, 1, 2
 """Lanes of a GPU, in this order; streams after them, then steps of other threads that overlap."""
 CALLS_BESIDE = 20_000_000
-"""The lane of a thread's API calls is its number plus this; ranges have the number itself."""
+"""Offset of the lane of a thread's API calls from its number, which is the lane of its ranges."""
 FURTHER = 50_000_000
-"""A further lane of a thread, for ranges or calls that overlap without nesting, has its lane's number plus this."""
+"""Offset of further lanes of a thread, for ranges or calls that overlap without nesting."""
 FIRST_GPU, LANES_OF_GPU = 10_000_000, 1000
 """The ids of GPUs are above those of processes; no two have a lane of the same number."""
 
 OF_ALL_OPERATIONS = ("cuda-graphs", "batch")
-"""Levers on all operations, which do not single out one."""
+"""Levers on all operations, which are not listed at single ones."""
 
 Event = dict[str, Any]
 NO_ROOFS: Mapping[str, float] = {}
@@ -129,7 +129,7 @@ def _counter(found: Timeline, group: int, name: str, time: int, args: dict[str, 
 
 
 def _levers_of_operations(found: Timeline) -> dict[int, list[str]]:
-    """The levers that change each operation, by its row, largest saving first; none for a part of a recording."""
+    """The levers that change each operation, by its row, largest saving first; {} for a trimmed recording."""
     levers: dict[int, list[str]] = {}
     if found.activity.whole is None:
         for one in step_advice(found.activity).levers:

@@ -17,11 +17,11 @@ from ncu_tools.kernels.warp_ranges.launch_ranges import LaunchRanges
 
 NS_PER_US = 1000
 BESIDE = 1 << 20
-"""The lane of crossing ranges of a warp is its number plus this."""
+"""Offset of the lane of a warp's crossing ranges from the warp's number."""
 
 
 def write_warp_slices(ranges: LaunchRanges, file: TextIO, name: str, block: int | None = None) -> int:
-    """Write the ranges of a launch, or of one block (a row); returns how many slices were written."""
+    """Write the ranges of a launch, or of one block (a row); returns the number of slices written."""
     count = 0
     file.write('{"traceEvents": [\n')
     for event in _events(ranges, block):

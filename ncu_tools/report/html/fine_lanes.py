@@ -1,6 +1,6 @@
-"""The short pieces of lanes, which a page shows merged at first: whole, in parts that it decodes as one zooms in.
+"""The short pieces of lanes, which a page shows merged at first, in parts that it decodes when the user zooms in.
 
-A part is compressed and lies in an element of its own, so that a page opens as fast as without it.
+Each part is compressed and in an element of its own, so that the page opens as fast as without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from ncu_tools.report.html.lane_boxes import LanePieces
 
 PIECES_OF_PART = 5_000
-"""Pieces of a part: a browser draws 2,000 boxes at a time."""
+"""Pieces per part: a browser draws 2,000 boxes at a time."""
 
 TextOf = Callable[[int], int]
 """The index of a piece's name among the page's texts, by its number in the lane."""
@@ -28,16 +28,16 @@ Lanes = Sequence[tuple[LanePieces, TextOf]]
 
 @dataclass
 class FineLanes:
-    """The pieces of the lanes of a page's steps, in the order of the page, and the texts that name them."""
+    """The lanes of a page's steps as pieces, in the page's order, and the names of pieces."""
 
     steps: list[Lanes] = field(default_factory=list)
     texts: Texts = field(default_factory=dict)
 
     def add_to(self, timeline: dict[str, Any], room: int) -> list[str]:
-        """Parts as texts (gzip, base64), in at most `room` characters.
+        """The parts as texts (gzip, base64), in at most `room` characters.
 
-        The page's `timeline` gets what finds them: its steps their [number, start, end] in ns, and the texts their
-        names. The first step gets its parts first; a step whose parts do not all fit gets none.
+        Adds to the page's `timeline` the [number, start, end] (ns) of the parts of each step, and the names of pieces.
+        The first step gets room first; a step whose parts do not all fit gets none.
         """
         found: list[str] = []
         for step, lanes in zip(timeline["steps"], self.steps, strict=True):
@@ -56,7 +56,7 @@ class FineLanes:
 
 
 def _parts_of(lanes: Lanes, resolution: int) -> list[tuple[int, int, str]]:
-    """Start, end and text of the parts of a step's pieces that are shorter than `resolution`, in order of time."""
+    """The parts of a step, in order of time: start, end (ns) and text of up to `PIECES_OF_PART` short pieces each."""
     if not resolution or not lanes:
         return []
     short = [_short(at, *lane, resolution) for at, lane in enumerate(lanes)]
@@ -80,7 +80,7 @@ def _parts_of(lanes: Lanes, resolution: int) -> list[tuple[int, int, str]]:
 
 
 def _short(lane: int, pieces: LanePieces, text_of: TextOf, resolution: int) -> list[Any]:
-    """Lane, start, length, kind and text of the pieces that are shorter than `resolution`, as columns."""
+    """The pieces shorter than `resolution` as columns: lane, start, length, kind and text."""
     short = np.flatnonzero(pieces.end - pieces.start < resolution)
     names, place = np.unique(pieces.name[short], return_inverse=True)
     texts = np.array([text_of(name) for name in names.tolist()], np.int64)

@@ -1,6 +1,6 @@
-"""The lanes of host threads in a step: ranges and operators as they nest, and calls of the API below them.
+"""The lanes of host threads in a step: nested ranges and operators, and API calls below them.
 
-Python functions and calls of the operating system are left out: there are too many of them, and too deep.
+Functions of Python and calls of the operating system are left out: they are too many, and nested too deeply.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ncu_tools.report.html.lane_boxes import Integers, LanePieces
 from ncu_tools.timeline.range_depths import nested_depths
 
 MOST_THREADS, MOST_DEPTH = 4, 6
-"""Most threads with lanes, those with most calls first, and most lanes of ranges of a thread, the outermost first."""
+"""Most threads with lanes (those with most calls), and most lanes of ranges per thread (the outermost)."""
 MOST_ROWS = 200_000
-"""A thread with more ranges and calls in a step has no lanes: how they nest takes seconds to find."""
+"""Most ranges and calls of a thread with lanes in a step: nesting more would take seconds."""
 CALLS = "API calls"
 
 Rows = TypeVar("Rows", ApiCalls, HostRanges)
@@ -36,7 +36,7 @@ Rows = TypeVar("Rows", ApiCalls, HostRanges)
 
 @dataclass(frozen=True)
 class HostLane:
-    """One lane of a thread: pieces whose names index `names`; `total` is the ns in which any of them was open."""
+    """One lane of a thread: pieces whose names are indices into `names`."""
 
     title: str
     pieces: LanePieces
@@ -44,13 +44,13 @@ class HostLane:
 
     @property
     def total(self) -> int:
-        """The ns in which any piece was open."""
+        """The time in ns in which any piece was open."""
         return int(self.pieces.own.sum())
 
 
 @dataclass(frozen=True)
 class LanesOfThread:
-    """The lanes of one host thread in a step, and what is left out of them."""
+    """The lanes of one host thread in a step, and a phrase on what was left out."""
 
     owner: Owner
     lanes: list[HostLane]
@@ -62,7 +62,7 @@ def host_lanes(
 ) -> list[LanesOfThread]:
     """The lanes of the busiest threads of some processes (None: of all) between two times, in ns of the recording.
 
-    Times of pieces count from `start`; `kinds` are those of a range, an operator and a call.
+    Times of pieces count from `start`; `kinds` are the kinds of a range, an operator and a call.
     """
     ranges = _within(activity.ranges, start, end)
     ranges = ranges.at(np.isin(ranges.kind, (NVTX, OPERATOR, ANNOTATION)))
@@ -92,7 +92,7 @@ def host_lanes(
 
 
 def _of_ranges(ranges: HostRanges, start: int, end: int, kinds: tuple[int, int, int]) -> tuple[list[HostLane], int]:
-    """A lane for each depth of a thread's ranges, and how many ranges lie deeper."""
+    """A lane for each depth of a thread's ranges, and the number of deeper ranges."""
     depth = np.array(nested_depths(ranges.start.tolist(), ranges.end.tolist()), np.int64)
     kind = np.where(ranges.kind == OPERATOR, kinds[1], kinds[0])
     names = [plain_name(name) for name in ranges.names]
@@ -105,7 +105,7 @@ def _of_ranges(ranges: HostRanges, start: int, end: int, kinds: tuple[int, int, 
 
 
 def _within(table: Rows, start: int, end: int) -> Rows:
-    """The rows that are open at any time between two times."""
+    """The rows that overlap the time from `start` to `end`."""
     return table.at((table.start < end) & (table.end > start))
 
 

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 KERNELS_SHOWN, LETTERS_SHOWN, LETTERS_OF_ROWS = 2_000, 800_000, 1_400_000
 """Most kernels of all runs on a page, and most characters of their names and rows, to keep it small and fast."""
 FINE_LETTERS = 600_000
-"""Most characters of the parts of lanes that a page decodes as one zooms in."""
+"""Most characters of the parts of lanes that a page decodes when the user zooms in."""
 
 
 NO_BOUND, FAR = "not known", "no roof (below 60 % of each)"
@@ -226,7 +226,7 @@ def _summary(run: ReportedRun, label: str, kernels: list[Hotspot]) -> dict[str, 
 def _first(
     known: RunKernels, kernels: Sequence[Hotspot], rows: Sequence[Mapping[str, Any]], run: str
 ) -> dict[str, Any] | None:
-    """What to do first in a run, and the row of the kernel that it is about; without levers, what takes most time."""
+    """What to do first in a run, and the row of the kernel concerned; without levers, the kernel with most time."""
     first = known.first
     if first is None:
         said = first_kernel(kernels)
@@ -421,7 +421,7 @@ def _bytes_title(result: Roofline, level: str) -> str:
 
 
 def _of_nearer_levels(result: Roofline) -> list[Ceiling]:
-    """The bandwidths of the memory levels nearer than DRAM, which bound other bytes than DRAM's."""
+    """The bandwidths of the memory levels nearer than DRAM, which bound these levels' bytes."""
     return [ceiling for ceiling in result.known if ceiling.unit in LEVELS[1:] and ceiling not in result.others]
 
 

@@ -19,11 +19,11 @@ from ncu_tools.timeline.levers.step_advice import StepAdvice, advice_on_timeline
 from ncu_tools.timeline.timeline import Timeline
 
 MOST_STRETCHES, MOST_LEVERS = 1_500, 12
-"""Most boxes of the path of a whole recording, where short stretches are merged; most levers of a run."""
+"""Most boxes of the critical path of a whole recording (short stretches are merged), and most levers of a run."""
 
 
 def advice_on(timelines: Mapping[int, Timeline]) -> dict[int, StepAdvice]:
-    """Advice on the steps of timelines, by run index, where there is some."""
+    """Advice on the steps of timelines by run index; runs without advice are absent."""
     found = {place: advice_on_timeline(one) for place, one in timelines.items()}
     return {place: one for place, one in found.items() if one is not None}
 

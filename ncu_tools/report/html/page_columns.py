@@ -79,7 +79,7 @@ def described(column: Column) -> dict[str, Any]:
 
 
 def meanings_in(content: Any) -> dict[str, tuple[str, str, str, str]]:
-    """Key of each column in a page's content -> title, meaning, unit and what null means, by the registry."""
+    """Key of each column in a page's content -> title, meaning, unit and meaning of null, from the registry."""
     found: dict[str, tuple[str, str, str, str]] = {}
     if isinstance(content, dict):
         for column in content.get("columns", ()):
@@ -94,7 +94,7 @@ def meanings_in(content: Any) -> dict[str, tuple[str, str, str, str]]:
 
 
 def meanings_of_rows(parts: Mapping[str, Any] | None) -> dict[str, tuple[str, str, str, str]]:
-    """The same for titles of rows in the parts of kernels, by "row-" and the index of the title."""
+    """As `meanings_in`, for titles of rows in the parts of kernels; keys are "row-" and the index of the title."""
     if parts is None:
         return {}
     return {f"row-{index}": (parts["texts"][int(index)], means, "", "") for index, means in parts["means"].items()}

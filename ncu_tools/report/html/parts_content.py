@@ -65,9 +65,9 @@ class RunKernels:
 
     @property
     def first(self) -> tuple[str, str, float] | None:
-        """The key of the kernel whose lever saves most of the run, and what it saves; None where none has a lever.
+        """The kernel whose lever saves most of the run: its key and the saving in words; None if no kernel has a lever.
 
-        The number is the most that any lever may save of the run, in ns.
+        The number is the most that any lever may save of the run's time, in ns.
         """
         saving = {key: one for key, one in self._advice.items() if one is not None}
         best = saves_most(saving.values())

@@ -48,7 +48,7 @@ GAPS, LONGEST_GAPS, PATH = "gaps", "longest gaps", "waits for"
 NO_NAME = -1
 NO_PIECES = LanePieces(*(np.zeros(0, np.int64) for _ in range(4)))
 SAMPLED_BOXES = 120
-"""Boxes of a lane of samples; they hold more than one piece, so that a page draws their share of the time."""
+"""Boxes of a lane of samples. Each merges several pieces, so that a page draws their share of its time."""
 MOST_STREAMS, MOST_GPUS = 12, 16
 """Most streams of a GPU with lanes (the busiest ones), and most GPUs with lanes."""
 
@@ -138,9 +138,9 @@ def _rank(step: TimelineStep) -> tuple[bool, int]:
 
 
 class LanesOfTimeline:
-    """The lanes of any step of a timeline; those of a step that was asked for are kept, as are the steps.
+    """The lanes of the steps of a timeline, computed on request and cached for each step.
 
-    `path` is the recording's critical path, in ns of the recording; without pieces where it has none.
+    `path` is the recording's critical path, in ns of the recording; empty if there is none.
     """
 
     def __init__(self, found: Timeline, path: LanePieces = NO_PIECES) -> None:
@@ -162,7 +162,7 @@ class LanesOfTimeline:
         return self._gpus[id(shown)]
 
     def path(self, shown: StepOfTimeline) -> list[StepLane]:
-        """The critical path within the step as one lane; [] if no part of it is there."""
+        """The critical path within the step as one lane; [] if the path has no part there."""
         start, end = shown.window
         inside = np.flatnonzero((self._path.end > start) & (self._path.start < end))
         begins = np.maximum(self._path.start[inside], start) - start

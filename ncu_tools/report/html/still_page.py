@@ -29,9 +29,9 @@ figure img { max-width: 100%; background: #ffffff; }
 @media (max-width: 640px) { figure img { max-width: none; width: 640px; } }
 """
 LONG = 40
-"""Letters beyond which a cell is no narrower than a sentence needs."""
+"""Length of texts from which a cell gets at least the width of a sentence."""
 _BEHIND = re.compile(r"(?<=[_/\\.,:;>)])(?=\w)(?!(?<=\d[.,])\d)")
-"""Where a name may break: behind a separator."""
+"""Places at which a name may break: after a separator."""
 _UNIT = re.compile(r"(?<=\d) (?=%|[nµm]?s\b|[kMGTPE]?(?:B|FLOP)\b)")
 
 
@@ -81,7 +81,7 @@ def _table(name: str, table: Table) -> str:
 
 
 def _breakable(text: str) -> str:
-    """A text that may break behind the separators of names, and not between a number and its unit."""
+    """A text that may break after separators of names, but not between a number and its unit."""
     pieces = _BEHIND.split(_UNIT.sub("\u00a0", printable(text)))
     return "<wbr>".join(map(escape, pieces))
 

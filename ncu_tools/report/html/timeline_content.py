@@ -84,7 +84,7 @@ def timeline_content(
 
 
 def _part_of(kind: int) -> str | None:
-    """The part of the verdict that a cause of gaps belongs to, None for work."""
+    """The part of the verdict to which a cause of gaps belongs; None for work."""
     return next((part for part, causes in PARTS.items() if KINDS[kind] in causes), None)
 
 
@@ -184,7 +184,7 @@ def _step(
 def _pieces(
     found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, short: Mapping[str, str], texts: Texts
 ) -> list[tuple[LanePieces, TextOf]]:
-    """The pieces of a step's lanes in their order on the page; none of a lane that merges none."""
+    """The pieces of a step's lanes in the page's order; none for lanes that are never merged."""
     names = [(short[name], name) for name in found.activity.operations.names]
     path = [(lane.pieces, _text_of(names.__getitem__, texts)) for lane in lanes.path(shown)]
     hosts = [(lane.pieces, _text_of(_twice(lane.names), texts)) for host in lanes.hosts(shown) for lane in host.lanes]
@@ -254,7 +254,7 @@ def _gpu(
 
     lanes = []
     for lane in of_gpu.lanes:
-        if lane.title == LONGEST_GAPS:  # each can be found in the table of longest gaps
+        if lane.title == LONGEST_GAPS:  # also listed in the table of longest gaps
             lanes.append({**_lane(lane, 0, of_gap, texts), "ranks": lane.pieces.name.tolist()})
         else:
             lanes.append(_lane(lane, resolution, names.__getitem__, texts))
@@ -269,7 +269,7 @@ def _host(thread: LanesOfThread, resolution: int, texts: Texts) -> dict[str, Any
 
 
 def _twice(names: Sequence[str]) -> Callable[[int], tuple[str, str]]:
-    """Short and longer form of the names of a thread's ranges, which are the same."""
+    """Short and longer form of names of ranges, which are equal."""
     return lambda number: (names[number], names[number])
 
 
@@ -296,7 +296,7 @@ def _lane(
 
 
 def _text_of(name_of: Callable[[int], tuple[str, str]], texts: Texts) -> TextOf:
-    """The index among `texts` of the name with a number; names are added as they are asked for."""
+    """A function from a piece's name to its index in `texts`, which adds names on first use."""
 
     def text_of(number: int) -> int:
         if number == NO_NAME:

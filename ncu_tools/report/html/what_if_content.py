@@ -1,8 +1,8 @@
-"""What a step saves if an operation takes another time, at some factors between which a page finds the others.
+"""Savings of what-ifs at some factors of an operation's time, between which a page interpolates.
 
-A replay ends when its longest path does: the largest of sums that are linear in the changed times. So the saving is
-concave in the factor. Between two factors it lies above the line through their savings, and below the lines through
-those of the next two on either side, which is the interval that a page shows.
+A replay ends when its longest path does, the largest of sums that are linear in the changed times, so the saving is a
+concave function of the factor. Between two factors it lies above the line through their savings, and below the lines
+through those of the next two on either side: the interval that a page shows.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ncu_tools.timeline.graph.what_if import ends, savings
 from ncu_tools.timeline.levers.step_advice import StepAdvice
 
 FACTORS = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.5, 2.0)
-"""Factors of a time that are replayed; at 1 nothing is saved."""
+"""Factors of a time that are replayed; 1 saves nothing."""
 MOST_KERNELS, MOST_OPERATORS = 10, 6
-"""Most kernels and operators to choose from, those with most time on the critical path."""
+"""Most kernels and most operators offered: those with most time on the critical path."""
 MOST_NODES = 60_000_000
-"""Most nodes that are replayed for one run, in all its what-ifs: some seconds."""
+"""Most nodes replayed for one run, over all what-ifs; they take some seconds."""
 
 
 def what_ifs(found: StepAdvice, shown: Mapping[str, str]) -> dict[str, Any]:
-    """What there is to choose, with the ns that a step saves at each factor and if it is gone; {} if there is no room.
+    """The offered what-ifs, with the ns that a step saves at each factor or without the operation; {} without room.
 
-    `kept` and `dropped` are the savings with unexplained waits kept and dropped, `gone` the least, the likely (or null)
-    and the most. `name` is what `--what-if` calls it; kernels have the names `shown`.
+    `kept` and `dropped` are the savings with unexplained waits kept and dropped; `gone` is the least, likely (or null)
+    and most. `name` is the argument of `--what-if`; kernels have the names `shown`.
     """
     asked, graph = found.situation.asked, found.situation.graph
     most = MOST_NODES // max(len(graph) * (len(FACTORS) + 3), 1)

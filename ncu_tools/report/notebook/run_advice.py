@@ -1,4 +1,4 @@
-"""What can be done about the time of a run, in a notebook: levers of its kernels, or of the steps of a recording."""
+"""Advice on a run in a notebook: levers on its kernels, or on the steps of a recording."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Row = dict[str, Any]
 
 
 def advice_on_run(launches: pa.Table, code: pa.Table | None, path: str, machine: Machine | None, top: int) -> TableView:
-    """The levers, those that save most first; `top` are shown. The table has also those that bring nothing, and why.
+    """The levers, largest saving first, of which `top` are shown; `table` also has those that bring nothing, and why.
 
-    `code` are instructions of the run's kernels, `path` is where it was read: of a recording, levers are of its steps.
+    `code` are the instructions of the run's kernels; `path` is the run's path: recordings get levers on their steps.
     """
     if not has_counters(launches) and is_recording(path):
         found = advice_on_recording(load_activity(path), machine)

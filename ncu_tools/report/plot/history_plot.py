@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH, PANEL = 8.0, 1.7
-"""Inches: width of the picture, height of a panel; the one of times is twice as high."""
+"""Width of the picture and height of a panel in inches; the panel of times is twice as high."""
 MOST_COUNTS, SHORT_COMMIT, LONGEST_NAME = 3, 9, 18
 LETTERS_OF_TITLE, TICKS_PER_INCH = 12, 1.75
-"""Letters of the title and names of runs that fit in an inch."""
+"""Letters of the title, and names of runs on the axis, per inch."""
 LETTER, ROW = 4.4, 10.0
-"""Points: the most that a letter of a change's label takes across, and the height of a row of labels."""
+"""Largest width of a letter in the label of a change, and height of a row of labels, in points."""
 SPREADS = 2.0
-"""Half of a band, in spreads: about 95 of 100 runs of a level are inside."""
+"""Half-width of a band in spreads: about 95 of 100 runs of a level lie inside."""
 COLOURS = {
     CODE: LIGHT.series[1], METHOD: LIGHT.series[3], MACHINE: LIGHT.series[2],
     NOISE: LIGHT.series[7], UNKNOWN: LIGHT.series[7],
@@ -70,7 +70,7 @@ def draw_history(
 
 
 def _quantities(history: History, series: int, changes: Sequence[HistoryChange]) -> list[str]:
-    """The time, or what else scatters, and the counts of the series that changed."""
+    """The quantities to draw: the time or other noisy ones, and the counts of the series that changed."""
     known = [name for name in (TIME, CYCLES) if not np.isnan(history.values(name)[:, series]).all()]
     moved = dict.fromkeys(one.quantity for one in changes if quantities()[one.quantity].exact)
     return [*known[:1], *list(moved)[:MOST_COUNTS]] or ["launches"]
@@ -97,12 +97,12 @@ def _draw(
     if whole:
         from matplotlib.ticker import MaxNLocator
 
-        panel.yaxis.set_major_locator(MaxNLocator(5, integer=True))  # else 3.5 launches are written as 3
+        panel.yaxis.set_major_locator(MaxNLocator(5, integer=True))  # otherwise 3.5 launches are written as 3
     panel.yaxis.set_major_formatter(lambda value, _: FORMATS[known.kind](int(value) if whole else value))
 
 
 def _mark(panel: Axes, changes: Sequence[HistoryChange], runs: int, width: float) -> None:
-    """A line at each change with its cause and growth, in as many rows as keep the words apart; `width` in inches."""
+    """Draw a line at each change with its cause and growth, in as many rows as keep labels apart; `width` in inches."""
     taken = dict[int, float]()
     letter = LETTER * runs / (72 * width)
     for one in sorted(changes, key=lambda one: one.run):
@@ -112,7 +112,7 @@ def _mark(panel: Axes, changes: Sequence[HistoryChange], runs: int, width: float
             panel.axvspan(one.run - 0.5, one.end + 0.5, color=colour, alpha=0.1, linewidth=0)
         words = f" {one.cause}: {one.growth_in_words} "
         begin, wide = one.run - 0.5, letter * len(words)
-        is_last = begin + wide > runs - 0.3  # at the right edge words stand before their line
+        is_last = begin + wide > runs - 0.3  # at the right edge labels stand left of their line
         begin -= wide * is_last
         row = next(row for row in range(len(changes)) if taken.get(row, -1.0) <= begin or row + 1 == len(changes))
         taken[row] = begin + wide
@@ -124,7 +124,7 @@ def _mark(panel: Axes, changes: Sequence[HistoryChange], runs: int, width: float
 
 
 def _bands(panel: Axes, values: Floats, changes: Sequence[HistoryChange]) -> None:
-    """The level between two changes with the band that its runs scatter in; none along a drift."""
+    """Draw the level between two changes with the band in which its runs scatter; none along a drift."""
     edges = [0, *(edge for one in changes for edge in ((one.run, one.end) if one.drift else (one.run,))), len(values)]
     drifts = {one.run for one in changes if one.drift}
     for low, high in pairwise(edges):
@@ -140,7 +140,7 @@ def _bands(panel: Axes, values: Floats, changes: Sequence[HistoryChange]) -> Non
 
 
 def _ticks(panel: Axes, history: History, most: int) -> None:
-    """Commits, or the names of runs, below `most` places at most."""
+    """Label at most `most` places with commits, or else names of runs."""
     every = max(1, -(-len(history.runs) // most))
     places = list(range(0, len(history.runs), every))
     commits = [(history.facts[place].commit or "")[:SHORT_COMMIT] for place in places]

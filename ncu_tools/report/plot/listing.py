@@ -213,9 +213,9 @@ def _runs(canvas: Canvas) -> list[Line]:
 
 
 def what_differs(labels: Sequence[str]) -> list[str]:
-    """The labels without the words that all begin and end with: "v1_sgemm.csv", "v1_tile.csv" are "sgemm", "tile".
+    """The labels without common words at both ends: "v1_sgemm.csv", "v1_tile.csv" become "sgemm", "tile".
 
-    They stay whole if that leaves nothing of one.
+    They stay whole if nothing of one would be left, or if there is only one.
     """
     words = [[one for one in re.split(r"([_/.\s-]+)", label) if one] for label in labels]
     before = _alike(words)
@@ -225,7 +225,7 @@ def what_differs(labels: Sequence[str]) -> list[str]:
 
 
 def _alike(words: Sequence[Sequence[str]]) -> int:
-    """How many words all lists begin with; none of a single list."""
+    """The number of words with which all lists begin; 0 for a single list."""
     found = 0
     for some in zip(*words, strict=False):
         if len(set(some)) > 1 or len(words) < 2:

@@ -1,7 +1,7 @@
-"""The memory chart of a kernel, as ncu-ui draws it: SM, L1 and shared memory, L2, DRAM, system memory, with what moved.
+"""The memory chart of a kernel as in ncu-ui: traffic between SM, L1 and shared memory, L2, DRAM and system memory.
 
-The layout is the SVG file beside this one. Its texts name the facts of `ncu-bench kernel` that they show, so that the
-HTML page and `--chart` draw the same: `data-fact` the value of a fact, `data-share` a bar as long as its share.
+The layout is the SVG file beside this one. Its texts name facts of `ncu-bench kernel`, so that the HTML page and
+`--chart` draw the same: `data-fact` is replaced by the value of a fact, `data-share` by a bar as long as its share.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def layout() -> str:
 
 
 def has_chart(view: KernelView) -> bool:
-    """True if anything is known of what a kernel moved."""
+    """True if any traffic of the kernel is known."""
     return any(one.part == "memory" for one in view.facts)
 
 
 def memory_chart(view: KernelView, theme: Theme = LIGHT) -> str:
-    """The chart of a kernel as an SVG file that needs no other; what is unknown says so."""
+    """The chart of a kernel as a standalone SVG file; unknown values are marked as such."""
     facts = {one.title: one for one in view.facts if one.part in CHARTED}
     texts = {title: written(one.kind, one.value) for title, one in facts.items()}
     shares = {title: one.share for title, one in facts.items() if one.share is not None}
@@ -47,7 +47,7 @@ def memory_chart(view: KernelView, theme: Theme = LIGHT) -> str:
 
 
 def drawn(texts: Mapping[str, str], shares: Mapping[str, float], title: str, theme: Theme = LIGHT) -> str:
-    """The layout with the `texts` and `shares` of facts by their titles."""
+    """Fill the layout with `texts` and `shares` of facts, by their titles."""
     ElementTree.register_namespace("", SVG)
     root = ElementTree.fromstring(layout())  # noqa: S314 - our own file
     for node in root.iter():

@@ -23,9 +23,9 @@ MOST_TICKS = 12
 WIDTH, PANEL, LEGEND_LINE = 6.4, 2.6, 0.17
 """Sizes in inches: width of the picture, height of a panel, height of a line of the legend."""
 LETTERS_OF_TITLE, LETTERS_OF_PANEL, LETTERS_OF_LEGEND = 12, 14, 17
-"""Letters that fit in an inch."""
+"""Letters per inch in the title, in a panel and in the legend."""
 TICKS = 0.9
-"""Inches that the words of the vertical axis take."""
+"""Width of the labels of the vertical axis, in inches."""
 
 Row = dict[str, Any]
 

@@ -1,6 +1,6 @@
-"""Lanes of warps as SVG: a row for each warp of a block, coloured by what it is in, with an axis of time.
+"""Lanes of warps as SVG: a row for each warp of a block, coloured by its range, with a time axis.
 
-The picture stands alone, in an image where nothing is executed: names are escaped, short pieces are drawn by columns.
+The picture is standalone and executes nothing: names are escaped, and short pieces are merged into columns.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def warp_lanes_svg(found: InsideKernel, block: int) -> bytes:
 
 
 def _pieces(found: InsideKernel, lane: WarpLane, top: int, scale: float) -> Iterator[str]:
-    """A rectangle for each run of columns with one name; works of one kind are told apart by their shade."""
+    """A rectangle for each run of columns with one name; names of one kind get different shades."""
     changes = np.flatnonzero(np.diff(lane.names)) + 1
     for first, behind in zip([0, *changes.tolist()], [*changes.tolist(), len(lane.names)], strict=True):
         name = int(lane.names[first])
