@@ -1,6 +1,6 @@
-"""Words that newcomers type by the habits of other programs, and what to type in their place.
+"""Words that newcomers type by habit from other programs, and what to type instead.
 
-An error names it; nothing is run in the place of what was typed.
+Errors name it; nothing else than what was typed is ever run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ OPTIONS = {
     "--fail": '--fail-on "any:time>5%"',
     "--install-completion": 'eval "$(_NCU_BENCH_COMPLETE=bash_source ncu-bench)"',
 }
-"""Guessed option -> what to type, the first whose option the command has; without an option in front, everywhere."""
+"""Guessed option -> alternatives to type, of which the first that the command has is used.
+
+Words without an option apply to every command.
+"""
 VALUES = {
     "--sort": {
         "waste": "headroom",
@@ -79,17 +82,17 @@ COMMANDS = {
     **dict.fromkeys(("serve", "server"), "mcp --root DIR"),
     "help": "--help",
 }
-"""Guessed command -> the words behind `ncu-bench`."""
+"""Guessed command -> the words after `ncu-bench`."""
 
 
 def instead_of_option(error: click.NoSuchOption) -> str:
-    """What to type in place of an option that does not exist; "" if nobody would know."""
+    """What to type in place of an unknown option; "" if there is no guess."""
     found = (_where_it_is(words, error.ctx) for words in OPTIONS.get(error.option_name, "").split("; "))
     return next(filter(None, found), "")
 
 
 def instead_of_value(error: click.BadParameter, given: str) -> str:
-    """What to type in place of a value that an option does not take; "" if nobody would know."""
+    """What to type in place of an invalid value of an option; "" if there is no guess."""
     if error.param is None or not isinstance(error.param.type, click.Choice):
         return ""
     words = next((VALUES[one][given] for one in error.param.opts if given in VALUES.get(one, {})), "")
@@ -97,7 +100,7 @@ def instead_of_value(error: click.BadParameter, given: str) -> str:
 
 
 def _where_it_is(words: str, context: click.Context | None) -> str:
-    """The words if the command has their option; for a picture else those of `roofline`."""
+    """The words, if the command has their option; for a picture else those of `roofline`; else ""."""
     if not words.startswith("-"):
         return words if " " in words else ""
     option, _, value = words.partition(" ")

@@ -155,9 +155,9 @@ class Verb(click.Command):
                     formatter.write_dl(rows)
 
     def _where_it_is(self, option: str, chosen: View | None) -> str:
-        """The other table of this verb that has an option missing from the chosen one; "" if none.
+        """A sentence on the views of this verb that have an option which the chosen one lacks; "" if none has it.
 
-        A view that the arguments choose, as the kind of a file does, is no matter of words.
+        A view that arguments choose, such as the kind of a file, is said not to go with the option.
         """
         having = [one.typed for one in self.views if one is not chosen and _has(one.command, option)]
         if chosen is not None and (_has(self, option) or (having and chosen.typed.isupper())):
@@ -223,7 +223,7 @@ def _of_sweeps(typed: Typed) -> bool:
 
 
 def _of_ranks(typed: Typed) -> bool:
-    """Several recordings, or the folder of a run of several ranks without options that only one recording has."""
+    """True for several recordings, or the folder of a run of several ranks without options for a single recording."""
     if typed.has("--part", "--step", "--trim", "--machine"):
         return False
     runs = typed.arguments
@@ -248,7 +248,7 @@ def _is_digest(typed: Typed) -> bool:
 
 
 def _is_binary(typed: Typed) -> bool:
-    """True if the first argument is compiled code, and not a run."""
+    """True if the first argument is compiled code, not a run."""
     from ncu_tools.binaries.binary_paths import are_binaries
 
     return bool(typed.arguments) and are_binaries(typed.arguments[:1])
@@ -261,13 +261,13 @@ def _are_binaries(typed: Typed) -> bool:
 
 
 def _of_steps(typed: Typed) -> bool:
-    """True if `advise` is about steps of a recording: one file or folder, and no kernels of it chosen."""
+    """True if `advise` is about the steps of a recording: a single file or folder, without a choice of kernels."""
     if typed.has("--what-if"):
         return True
     if typed.has("--against", "--kernel", "--id", "--phase", "--layer", "--device", "--rank", "--point"):
         return False
     runs = typed.arguments
-    if len(runs) != 1 or not (runs[0] == "-" or Path(runs[0]).exists()):  # what is piped in is read once and kept
+    if len(runs) != 1 or not (runs[0] == "-" or Path(runs[0]).exists()):  # standard input is read once and kept
         return False
     from ncu_tools.timeline.load_activity import is_recording
 
@@ -279,16 +279,16 @@ def _is_inside(typed: Typed) -> bool:
 
 
 MAGICS_OF_WARPS = (b"{", b"[", b"PAR1", b"\x93NUMPY", b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
-"""First bytes of files that may hold ranges of warps, beside buffers, whose first four bytes are a small number."""
+"""First bytes of files that may hold ranges of warps; buffers begin with a small 4-byte number instead."""
 
 
 def _of_warps(typed: Typed) -> bool:
-    """True if a file from inside kernels is named: ranges of warps in time."""
+    """True if the arguments name a trace from inside kernels (ranges of warps)."""
     return typed.has("--layout") or (any(map(_may_hold_warps, typed.arguments)) and _holds_warps(typed.arguments))
 
 
 def _may_hold_warps(word: str) -> bool:
-    """A look at the first bytes, which imports no reader."""
+    """True if the first bytes of a file are those of a trace of warps; imports no reader."""
     try:
         with open(word, "rb") as stream:  # noqa: PTH123 - a word that may be no path
             head = stream.read(64).lstrip()

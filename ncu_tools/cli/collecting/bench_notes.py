@@ -1,4 +1,4 @@
-"""Notes below the table of `bench`: points that scatter, throttled clocks, where all samples are."""
+"""Notes below the table of `bench`: noisy points, throttled clocks, and where all samples are."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ OF_RUNS = ("learnt", "measured_on", "learn")
 
 
 def _refuse(options: Sequence[str], what: str, but: str) -> None:
-    """Raise `WrongUsage` if one of these options was typed, which would change nothing."""
+    """Raise `WrongUsage` if one of these options was typed, since it would have no effect."""
     context = click.get_current_context()
     typed = [
         parameter.opts[0] for parameter in context.command.params
@@ -263,10 +263,10 @@ def _refuse_contradictions(stored: StoredAs, workloads: Sequence[Workload], lang
 
 
 def measured_runs(targets: tuple[str, ...]) -> tuple[str, ...]:
-    """The targets if they are paths of runs, () if they are models. Raises `WrongUsage` for both at once.
+    """The targets if they are paths of runs, () if they are models. Raises `WrongUsage` for a mixture.
 
-    A path is a run and a name a model; FILE.py:FUNCTION has a colon and is a model. A name of a model that is a path
-    too is neither. A name with the ending of a report is a path, there or not.
+    FILE.py:FUNCTION, with its colon, is a model. A name with the ending of a report is a path, even if it does not
+    exist. A name that is both a model and a path is ambiguous.
     """
     runs = [target for target in targets if _is_path(target)]
     names = [target for target in targets if target not in runs]
@@ -287,14 +287,14 @@ def measured_runs(targets: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_model(name: str) -> bool:
-    """Whether a model or kernel has this name; without torchvision, none of its models has."""
+    """True if a model or reference kernel has this name; without torchvision, none of its models does."""
     if misspelt(name) is not None:
         return False
     return ":" in name or own_dtype(name) is not None or name in torchvision_names_unloaded()
 
 
 def _is_there(name: str) -> bool:
-    """Whether a file or folder has this name: none does that is too long for one, as many models with commas are."""
+    """True if a file or folder has this name; False if it is too long for one, as lists of models can be."""
     try:
         return Path(name).exists()
     except OSError as error:
@@ -310,7 +310,7 @@ def _is_path(target: str) -> bool:
 
 
 def separated(targets: tuple[str, ...]) -> tuple[str, ...]:
-    """The targets one by one where commas stand between them: numbers and types belong to gemm:M,N,K,TYPE and conv:."""
+    """The targets split at commas; commas within gemm:M,N,K,TYPE and conv: belong to one target."""
     found: list[str] = []
     for target in targets:
         is_path = _is_there(target.partition(":")[0])
@@ -323,19 +323,19 @@ def separated(targets: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _cells(row: Estimate) -> dict[str, object]:
-    """A row as cells, with words on its head."""
+    """A row as cells, with its LM head in words."""
     return {**row.cells(), "head": HEAD[row.has_head]}
 
 
 def _for_people(row: Estimate) -> dict[str, object]:
-    """A row whose type says how convolutions are computed, and which says that there is no time where nothing fits."""
+    """A row for people: with the type of convolutions, and words in place of a time if memory is exceeded."""
     conv = {None: "", "tf32": ", conv tf32", "fp32": " (no TF32)"}[row.conv_dtype]
     no_time = {"time_model_ns": DOES_NOT_FIT} if row.exceeds_memory else {}
     return {**_cells(row), "dtype": row.dtype + conv, **no_time}
 
 
 def _on_memory(rows: list[Estimate], machines: list[Machine]) -> list[str]:
-    """What does not fit into which memory."""
+    """Notes on models that do not fit into the memory of a machine."""
     memories = {one.id: one.memory_bytes for one in machines}
     found = dict.fromkeys(
         f"{row.target} with batch {row.batch_size:,} does not fit {row.machine}: by its shapes at least "
@@ -348,7 +348,7 @@ def _on_memory(rows: list[Estimate], machines: list[Machine]) -> list[str]:
 
 
 def _on_generation(rows: list[Estimate]) -> list[str]:
-    """What the bytes of language models are, and what never turns."""
+    """Notes on the bytes of language models, and on machines on which decode never becomes compute bound."""
     found = [row for row in rows if row.language is not None]
     if not found:
         return []
@@ -368,7 +368,7 @@ def _on_generation(rows: list[Estimate]) -> list[str]:
 
 
 def _on_masks(rows: list[Estimate]) -> list[str]:
-    """A note where FLOPs hold what a causal mask skips: FLOPs (operators), which do not, may be fewer."""
+    """A note on targets whose FLOPs include what a causal mask skips, which FLOPs (operators) do not."""
     targets = dict.fromkeys(row.target for row in rows if row.masked_flops and row.flops is not None)
     return [MASKED.format(", ".join(targets))] if targets else []
 

@@ -81,7 +81,7 @@ def command(
                 folder = (output or Path(scratch)) / model
                 for row in _checked(model, batch_size, device, max_time, folder, status, notes):
                     rows.append(row)
-    except (KeyboardInterrupt, NcuBenchError):  # what was measured is shown before it
+    except (KeyboardInterrupt, NcuBenchError):  # measured modes are shown before the error
         if rows:
             notes.append(STOPPED_EARLY)
             show(table, output_format)
@@ -92,7 +92,7 @@ def command(
 def _checked(
     model: str, batch_size: int, device: str, max_time: float, folder: Path, status: Any, notes: list[str]
 ) -> Iterator[Row]:
-    """Yield the row of each mode of a model but eager, once it was measured; `notes` gets what is not predicted."""
+    """Yield the row of each mode of a model except eager, as it is measured; `notes` gets what is not predicted."""
     from ncu_launch.bench.latency_statistics import Effort
     from ncu_launch.bench.point_outcomes import OK
     from ncu_launch.bench.sweep import Sweep, points, rows_of
@@ -133,7 +133,7 @@ def _predicted(model: str, batch_size: int, folder: Path, eager_ns: float) -> di
 
 
 def row_of(model: str, mode: str, row: Row, eager: Row, one: PredictedMode | None) -> Row:
-    """One mode of a model: what was measured, what was predicted, and how far that is off."""
+    """One mode of a model: measured and predicted time, and the error of the prediction."""
     from ncu_launch.bench.point_outcomes import OK
 
     known = row["outcome"] == OK

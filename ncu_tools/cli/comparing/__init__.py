@@ -1,1 +1,1 @@
-"""The commands that compare runs, ranks or points of a sweep, a file for each."""
+"""The commands that compare runs, ranks or points of a sweep, one file each."""

@@ -1,4 +1,4 @@
-"""What became of the kernels' code that two runs kept, said before their times: it is exact, and often the cause."""
+"""Changes in the compiled code that two runs kept: shown before times, since they are exact, and often the cause."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHANGES_SHOWN = 3
 
 
 def code_of_runs(base: str, new: str) -> str | None:
-    """The changes of resources of the kernels that both runs kept, the gravest first; None if one kept no code."""
+    """The changes of resources in code that both runs kept, the worst first; None if one kept no code."""
     folders = [_code_beside(Path(run)) for run in (base, new)]
     if None in folders:
         return None

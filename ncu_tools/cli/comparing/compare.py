@@ -174,7 +174,7 @@ def command(
         else:
             _show(compared, outcomes, output_format)
     except BrokenPipeError:
-        if not limits:  # else the exit code is the verdict, whoever reads the table
+        if not limits:  # with gates, the exit code is the verdict, whoever reads the table
             raise
     every = [outcome for ones in outcomes.values() for outcome in ones]
     code = exit_code(every)

@@ -144,7 +144,7 @@ def command(
 
 
 def _show(table: Table, outcomes: Outcomes, output_format: str, head: Head) -> None:
-    """Write the table and the diff, with the gates above them as Markdown and below them else."""
+    """Write the table and the diff, with the gates: above them in Markdown, below them in text."""
     if output_format == "markdown" and outcomes:
         echo_markdown(table_of_gates(outcomes))
         click.echo()
@@ -156,7 +156,7 @@ def _show(table: Table, outcomes: Outcomes, output_format: str, head: Head) -> N
 
 
 def _require_gates(limits: Sequence[Any], runs: Sequence[str], files: dict[str, Path | None]) -> None:
-    """Raise `WrongUsage` for files that go with gates where there are none, or that would replace a binary."""
+    """Raise `WrongUsage` for output files of gates without a gate, and for one that would overwrite a binary."""
     for option, path in files.items():
         if path is not None and not limits:
             raise WrongUsage(f"{option} goes with gates.", advice='Add one: --fail-on "spills>0"')
@@ -224,7 +224,7 @@ def _unread(pairs: Sequence[CodePair]) -> Iterator[str]:
 
 
 def _diff(pairs: Sequence[CodePair]) -> list[Row]:
-    """The instructions that differ, if one kernel is left that changed."""
+    """The differing instructions, if exactly one changed kernel is left."""
     from ncu_tools.binaries.compare_code import CodeChange, diff_of
 
     changed = [one for one in pairs if one.change is CodeChange.CHANGED]
@@ -274,7 +274,7 @@ def _with_lines(gate: HeldGate) -> PlacedOutcome:
 
 
 def _place(kernel: FoundKernel) -> tuple[str, int | None]:
-    """The file below the checkout and the line of a kernel; the binary without a line where it is not known."""
+    """The kernel's file relative to the checkout, and its line; if unknown, the binary and None."""
     from ncu_tools.binaries.kernel_listing import line_of_kernel
     from ncu_tools.cli.github.annotations import in_checkout
 

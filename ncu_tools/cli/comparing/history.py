@@ -51,24 +51,24 @@ CHANGES = columns(
     "histories.cause~0 histories.evidence"
 )
 FOR_PEOPLE = columns("histories.run commit~2 histories.kernel histories.changed~0 histories.cause~0 histories.evidence")
-"""A row per run and kernel: what changed there together."""
+"""Columns of a row per run and kernel, with all that changed there together."""
 SERIES = columns("histories.run commit~1 histories.kernel histories.quantity histories.value")
 BY = ("kernel", "layer", "category", "step")
 MOST_NAMED = 8
-"""Names that are listed where --kernel finds none."""
+"""Most names listed if --kernel finds none."""
 PAGE = "html"
 MOST_PICTURES, MOST_ROWS_OF_PAGE = 12, 500
 
 
 LEAST_RUNS = 4
-"""With no more runs, counts that move in most of them are nothing to be said."""
+"""Most runs of a history without a note on counts that change often."""
 
 
 @dataclass(frozen=True)
 class HistoryOptions:
-    """What to show: series `by` kernel, layer, category or step, of those whose name holds `kernel`, and `quantity`.
+    """What to show: series `by` kernel, layer, category or step whose name contains `kernel`; and `quantity`.
 
-    `commits` are "RUN=COMMIT"; `series` shows the values in place of the changes; `size` is that of the picture.
+    `commits` are "RUN=COMMIT"; `series` shows values in place of changes; `size` is that of the picture.
     """
 
     by: str = "kernel"
@@ -198,7 +198,7 @@ def command(
 
 @dataclass(frozen=True)
 class _Pictured:
-    """What a picture or a page shows, and the size of pictures in inches, if one is asked for."""
+    """The content of a picture or page, and the size of pictures in inches, if given."""
 
     history: History
     changes: list[HistoryChange]
@@ -207,7 +207,7 @@ class _Pictured:
     size: tuple[float, float] | None
 
     def series(self) -> list[int]:
-        """The series that are asked for, those that changed most first, then those with most time."""
+        """The requested series: the ones with the largest changes first, then those with most time."""
         import numpy as np
 
         from ncu_tools.history.quantities import TIME
@@ -252,7 +252,7 @@ def _written(pictured: _Pictured, output: Path, file_format: str) -> list[str]:
 
 
 def _require_names(how: HistoryOptions) -> None:
-    """Raise `WrongUsage` for a quantity or cause that there is not, or a pattern that is none."""
+    """Raise `WrongUsage` for an unknown quantity or cause, and for an invalid pattern."""
     from ncu_tools.history.quantities import CODE, MACHINE, METHOD, NOISE, UNKNOWN, quantities
     from ncu_tools.runs.selection import pattern_of
 
@@ -268,7 +268,7 @@ def _require_names(how: HistoryOptions) -> None:
 
 
 def _asked(history: History, pattern: str | None) -> npt.NDArray[np.bool_]:
-    """Which series `--kernel` names; raises `NcuBenchError` if it names none."""
+    """Mask of the series that `--kernel` matches. Raises `NcuBenchError` if it matches none."""
     import numpy as np
 
     asked = np.array([_is_named(history, series, pattern) for series in range(len(history.names))], np.bool_)
@@ -327,9 +327,9 @@ def _where(history: History, change: HistoryChange) -> dict[str, Any]:
 
 
 def _rows_for_people(history: History, changes: list[HistoryChange]) -> list[dict[str, Any]]:
-    """A row for what changed together, of one kernel in one run; the newest first.
+    """A row per kernel and run with all that changed there; the newest run first.
 
-    Change and cause are those of the last quantity, which is the time if that changed.
+    Change and cause are those of the last quantity, which is the time if it changed.
     """
     from ncu_tools.history.quantities import quantities
 
@@ -374,7 +374,7 @@ def _series(history: History, how: HistoryOptions, output_format: str) -> Table:
 
 
 def _head(history: History, changes: list[HistoryChange], *, told: bool = True) -> Any:
-    """The line above the table; it says the number of changes if they are `told`."""
+    """The line above the table; with the number of changes if `told`."""
     from collections import Counter
 
     from ncu_tools.numbers.number_format import counted, plural
@@ -406,7 +406,7 @@ def _notes(history: History, changes: list[HistoryChange]) -> list[str]:
 
 
 def _too_few_runs(history: History) -> list[str]:
-    """The note that a change of times alone would not be found yet, however large."""
+    """A note if there are too few runs to find a change of times alone, however large."""
     from ncu_tools.history.change_points import runs_needed
     from ncu_tools.history.quantities import TIME
     from ncu_tools.numbers.number_format import counted, plural
@@ -422,7 +422,7 @@ def _too_few_runs(history: History) -> list[str]:
 
 
 def _often_changed(history: History, changes: list[HistoryChange]) -> list[str]:
-    """The note on kernels whose counts move in more than a third of the runs, which may vary by themselves."""
+    """A note on kernels whose counts change in more than a third of the runs, perhaps without a change of code."""
     from collections import Counter
 
     from ncu_tools.history.change_points import OFTEN

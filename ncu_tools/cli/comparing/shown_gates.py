@@ -1,4 +1,4 @@
-"""How gates of `compare` and `history` are shown: in the JSON, below text, above Markdown, beside CSV, as JUnit XML."""
+"""Output of the gates of `compare` and `history`: in JSON, below text, above Markdown, beside CSV, as JUnit XML."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 GATE_COLUMNS = (RUN, *columns("gate outcome~0 reason"))
 Outcomes = Mapping[str, Sequence["GateOutcome"]]
-"""New run -> how each gate ended on it."""
+"""New run -> the outcome of each gate on it."""
 
 
 def require_gates(junit: Path | None, gates: Sequence[Gate], runs: Sequence[str]) -> None:
-    """Raise `WrongUsage` for --junit without gates, or of a file that is read."""
+    """Raise `WrongUsage` for --junit without gates, or with a file that is an input."""
     if junit is None:
         return
     if not gates:
@@ -46,7 +46,7 @@ def table_of_gates(outcomes: Outcomes) -> Table:
 
 
 def show_gates(outcomes: Outcomes, output_format: str) -> None:
-    """Write the outcomes behind a table: as a table of their own, or for programs on standard error."""
+    """Write the outcomes after a table: as a table of their own; for machine formats on standard error."""
     table = table_of_gates(outcomes)
     if not table.rows:
         return
@@ -62,7 +62,7 @@ def show_gates(outcomes: Outcomes, output_format: str) -> None:
 
 
 def write_junit(path: Path | None, outcomes: Outcomes) -> None:
-    """Write the outcomes as JUnit XML, if a file is asked for."""
+    """Write the outcomes as JUnit XML, if a file was requested."""
     if path is None:
         return
     from ncu_launch.files.atomic_files import write_bytes_atomically

@@ -42,7 +42,7 @@ def gate_format_options(function: Function) -> Function:
 
 
 def require_github(output_format: str, comment: bool) -> None:
-    """Raise `WrongUsage` for --comment of another format, before anything is read."""
+    """Raise `WrongUsage` for --comment with another format, before anything is read."""
     if comment and output_format != GITHUB:
         raise WrongUsage(
             "--comment goes with --format github.", "A comment on a pull request is Markdown.", "Add: --format github"
@@ -50,7 +50,7 @@ def require_github(output_format: str, comment: bool) -> None:
 
 
 def lines_of_runs(outcomes: Mapping[str, Sequence[GateOutcome]]) -> dict[str, list[PlacedOutcome]]:
-    """The outcomes of each new run, with the lines of the kernels that they name as far as the run knows them."""
+    """The outcomes of each new run, with the known source lines of the kernels that they name."""
     from ncu_tools.cli.github.annotations import placed
 
     checkout = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
@@ -60,7 +60,7 @@ def lines_of_runs(outcomes: Mapping[str, Sequence[GateOutcome]]) -> dict[str, li
 def show_on_github(
     table: Table, with_lines: Mapping[str, Sequence[PlacedOutcome]], heads: Sequence[Head], *, comment: bool
 ) -> None:
-    """Write Markdown and annotations, and with `comment` the comment; a comment that fails changes no outcome.
+    """Write Markdown and annotations, and with `comment` the comment; if that fails, outcomes are unaffected.
 
     `with_lines` are the outcomes of each new run.
     """

@@ -1,1 +1,1 @@
-"""What GitHub shows of a gate: Markdown with folded parts, annotations at source lines, a comment on a pull request."""
+"""Output for GitHub: Markdown with folded parts, annotations at source lines, a comment on a pull request."""

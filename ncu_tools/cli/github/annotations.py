@@ -18,12 +18,12 @@ from ncu_tools.kernels.source.kernel_lines import SourceLine, kernel_lines
 
 LEVELS = {TRIPPED: "error", REFUSED: "warning", NOT_EVALUATED: "warning"}
 MOST_ANNOTATED = 10
-"""GitHub shows ten errors and ten warnings of a step."""
+"""Most errors, and most warnings, that GitHub shows per step."""
 
 
 @dataclass(frozen=True)
 class PlacedOutcome:
-    """The outcome of a gate, with the line of each of its kernels that the checkout holds."""
+    """The outcome of a gate, with the source line of each of its kernels that is in the checkout."""
 
     outcome: GateOutcome
     lines: Mapping[str, SourceLine]
@@ -53,7 +53,7 @@ def in_checkout(path: str, checkout: Path) -> str | None:
 
 
 def commands(outcomes: Sequence[PlacedOutcome]) -> Iterator[str]:
-    """A workflow command for each gate that did not hold, and for each of its kernels whose line is known."""
+    """A workflow command for each gate that did not pass, and for each of its kernels with a known line."""
     for one in outcomes:
         level = LEVELS.get(one.outcome.outcome)
         if level is None:
@@ -68,7 +68,7 @@ def commands(outcomes: Sequence[PlacedOutcome]) -> Iterator[str]:
 
 
 def warning(message: str) -> str:
-    """The command that shows a warning on the page of the job."""
+    """The workflow command that shows a warning on the job's page."""
     return _command("warning", message, title="ncu-bench")
 
 

@@ -26,7 +26,7 @@ UNCHANGED = ("same", "no change shown")
 VERDICT = "verdict"
 GATES = columns("gate outcome~0 reason")
 _BREAKS = re.compile(r"(@|#|://|www\.)")
-"""What GitHub turns into mentions, references and links."""
+"""Text that GitHub turns into mentions, references and links."""
 
 
 def gates_in_markdown(outcomes: Mapping[str, Sequence[PlacedOutcome]]) -> str:
@@ -81,12 +81,12 @@ def _notes(table: Table) -> list[str]:
 
 
 def folded(title: str, text: str) -> str:
-    """Markdown that a click unfolds."""
+    """Markdown that is folded until clicked."""
     return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
 def quiet(markdown: str) -> str:
-    """Markdown in which no name is a mention, a reference or a link: a space of no width parts what would be one."""
+    """Markdown without mentions, references and links: a zero-width space is inserted into each."""
     return _BREAKS.sub(lambda found: f"{found[0][:1]}\u200b{found[0][1:]}", markdown)
 
 
@@ -111,7 +111,7 @@ def _with_arrows(table: Table) -> Table:
 
 
 def _pairs(shown: Sequence[Column]) -> dict[str, tuple[Column, Column]]:
-    """Name of a column of the base -> that column, and the one of the new run."""
+    """Name of a column of the base -> this column and the corresponding one of the new run."""
     known = {one.name: one for one in shown}
     return {
         one.name: (one, known[other])

@@ -19,9 +19,9 @@ from ncu_launch.errors import NcuBenchError
 from ncu_tools.cli.github.annotations import run_link
 
 MARKER = "<!-- ncu-bench: {name} -->"
-"""The first line of our comment. `name` tells those of several gates apart."""
+"""The first line of our comment; `name` distinguishes the comments of several gates."""
 MOST_CHARACTERS = 65_536
-"""What GitHub takes; longer bodies are refused with 422."""
+"""Most characters that GitHub accepts; longer bodies are refused with 422."""
 SECONDS = 30
 PER_PAGE = 100
 MOST_PAGES = 30
@@ -66,7 +66,7 @@ def _number() -> int | None:
 
 
 def fitted(body: str) -> str:
-    """The body, cut at a line's end if it is too long, with a link to the run that has all of it."""
+    """The body, cut at a line's end if it is too long, with a link to the run, which has all of it."""
     if len(body) <= MOST_CHARACTERS:
         return body
     link = run_link()
@@ -79,7 +79,7 @@ def fitted(body: str) -> str:
 
 
 def _ours(api: GitHub, comments: str, marker: str) -> int | None:
-    """The id of the comment that we made: with the marker, by the owner of the token. Else anybody could forge it."""
+    """The id of our comment: with the marker, and by the owner of the token, so that nobody else can forge it."""
     me = api.login()
     for page in range(1, MOST_PAGES + 1):
         found = api.ask("GET", f"{comments}?per_page={PER_PAGE}&page={page}")
@@ -109,7 +109,7 @@ class GitHub:
             return None
 
     def ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
-        """The JSON of an answer. Raises `NcuBenchError`, which says what to add for a right that is missing."""
+        """The JSON answer to a request. Raises `NcuBenchError`, which names a missing permission."""
         request = urllib.request.Request(  # noqa: S310  the address is the one that the job gives
             self._address + path, method=method, data=None if body is None else json.dumps(body).encode(),
             headers={
@@ -121,7 +121,7 @@ class GitHub:
             with self._opener.open(request, timeout=SECONDS) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            raise _refusal(error) from None  # its request holds the token
+            raise _refusal(error) from None  # the request contains the token
         except (OSError, ValueError) as error:
             raise NcuBenchError(
                 "The pull request was not commented on: GitHub could not be reached.", f"{error}.",
@@ -147,7 +147,7 @@ def _message(error: urllib.error.HTTPError) -> str:
 
 
 class _StaysHere(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: the token would go with it to another host."""
+    """Follows no redirect, which would send the token to another host."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str

@@ -29,7 +29,7 @@ LAYOUTS = ("sm", "wide", "mirage", "triton-dist")
 
 @dataclass(frozen=True)
 class WarpTraceOptions:
-    """How a trace is read, and which launch of it is looked at; `kernel` is searched in the names of kernels."""
+    """How to read a trace, and which of its launches to analyse; `kernel` is searched in the names of kernels."""
 
     settings: Settings
     launch: int | None = None
@@ -39,7 +39,7 @@ class WarpTraceOptions:
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
-        """What the kernel's name is searched for. Raises `WrongUsage` for no regular expression."""
+        """The regular expression for the kernel's name. Raises `WrongUsage` if it is invalid."""
         from ncu_tools.runs.selection import pattern_of
 
         return None if self.kernel is None else pattern_of(self.kernel)
@@ -52,7 +52,7 @@ class WarpTraceOptions:
 
 
 def buffer_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--layout and --event-names: of buffers, passed to the command as `Settings`."""
+    """Add --layout and --event-names of buffers, passed to the command as `Settings`."""
 
     @wraps(command)
     def told(**values: Any) -> Any:
@@ -76,7 +76,7 @@ def buffer_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def warp_trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """WARP_TRACE, NAME and all options of a trace; but for WARP_TRACE, they are passed to the command as `options`."""
+    """Add WARP_TRACE, NAME and all options of a trace; all but WARP_TRACE are passed as `options`."""
 
     @wraps(command)
     def told(settings: Settings, launch: int | None, roles: str, kinds: tuple[str, ...], **values: Any) -> Any:

@@ -1,1 +1,1 @@
-"""The commands for programs that read profiles, a file for each."""
+"""The commands for programs that read profiles, one file each."""

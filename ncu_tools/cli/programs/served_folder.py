@@ -75,7 +75,7 @@ class ServedFolder:
 
 
 def _exists(path: Path) -> bool:
-    """Whether a path exists; one with a name that is too long does not."""
+    """True if a path exists; False if its name is too long."""
     try:
         return path.exists()
     except OSError:

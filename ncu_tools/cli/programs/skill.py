@@ -1,4 +1,4 @@
-"""ncu-bench mcp --skill: the instructions for assistants that tune kernels, as a folder where they look for such."""
+"""ncu-bench mcp --skill: install the instructions for assistants that tune kernels."""
 
 from __future__ import annotations
 

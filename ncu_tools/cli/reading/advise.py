@@ -1,4 +1,4 @@
-"""ncu-bench advise: what can be done about the time of a run's kernels, and what it will bring."""
+"""ncu-bench advise: levers on the time of a run's kernels, and what they will bring."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ SHOWN = (
 
 Row = dict[str, Any]
 SAMPLES = "sampled_samples"
-"""A column of launches whose GPU was sampled."""
+"""A column of launches in runs with sampled GPU activity."""
 
 
 def _lever_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """What --explain takes, for tab completion."""
+    """The names that --explain takes, for tab completion."""
     from ncu_tools.cli.tables.advice.explained_lever import lever_names
 
     return [name for name in lever_names() if name.startswith(incomplete)]
@@ -158,7 +158,7 @@ def command(
 
 
 def _advice_of(run: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Advice]:
-    """The run and the advice on it, by what kind of run it is."""
+    """The run and the advice on it, from counters if it has any, else from times."""
     from ncu_tools.kernels.view.kernel_view import has_counters
     from ncu_tools.runs.loading import load_only
 
@@ -169,7 +169,7 @@ def _advice_of(run: str, only: Selection | None, reading: Callable[[Source], Non
 
 
 def _of_counters(run: str, loaded: Run, reading: Callable[[Source], None]) -> Advice:
-    """Levers of kernels that ncu counted, with the instructions that the run holds."""
+    """Levers on kernels with ncu's counters, using the instructions in the run."""
     from ncu_tools.advice.advise import advise
     from ncu_tools.advice.code_of_run import instructions_for_levers
 
@@ -180,7 +180,7 @@ def _of_counters(run: str, loaded: Run, reading: Callable[[Source], None]) -> Ad
 
 
 def _of_times(run: str, loaded: Run) -> Advice:
-    """What a timeline or a trace tells: times, and for each kernel that nothing was counted."""
+    """Advice from a timeline or trace: times, and for each kernel that no counters were collected."""
     from ncu_tools.advice.without_counters import without_counters
     from ncu_tools.timeline.load_activity import sampled_timeline_in
 
@@ -195,7 +195,7 @@ def _of_times(run: str, loaded: Run) -> Advice:
 
 
 def _on_several_recordings(run: str, loaded: Run) -> list[str]:
-    """The note on a folder of recordings, as of ranks, whose steps nothing is said of."""
+    """A note on a folder with several recordings, such as ranks, which have no common steps."""
     from ncu_launch.notes import Note, NoteKind
     from ncu_parsers.schema import tables
 
@@ -221,7 +221,7 @@ def _compare(
     only: Selection | None,
     shown: int | None,
 ) -> None:
-    """Show what was pulled from one run to another. Raises `NcuBenchError` if no kernel of them is the same."""
+    """Show the levers pulled from one run to another. Raises `NcuBenchError` if they have no kernel in common."""
     from ncu_tools.advice.pulled_levers import paired
     from ncu_tools.cli.tables.advice.change_text import COLUMNS as OF_CHANGES
     from ncu_tools.cli.tables.advice.change_text import change_lines, logged, rows_of_changes
@@ -271,7 +271,7 @@ def _nothing_in_common(*sides: tuple[str, Advice]) -> NcuBenchError:
 
 
 def _naming(pairs: tuple[str, ...], before: Advice, after: Advice) -> tuple[Callable[[str], str], Callable[[str], str]]:
-    """For each run what kernels are the same by: their spelling, and one name for those that the user pairs."""
+    """For each run a function from a kernel's name to its identity: the normalised name, or one per user's pair."""
     from ncu_tools.kernels.matching.asked_pairs import asked_pairs
     from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 
@@ -292,7 +292,7 @@ def _rows(advice: Advice, only: str | None) -> list[Row]:
 
 
 def _extra(advice: Advice) -> Row:
-    """The best two levers of each kernel that has two, together."""
+    """JSON of the best two levers of each kernel, with their joint saving."""
     from ncu_tools.kernels.names.kernel_ids import kernel_id
 
     return {
@@ -308,7 +308,7 @@ def _extra(advice: Advice) -> Row:
 
 
 def _together(advice: Advice) -> list[str]:
-    """The sentence on two levers together, of the kernel with most time that has two."""
+    """A sentence on the joint saving of two levers, for the hottest kernel that has two."""
     from ncu_tools.advice.lever_sentences import interval
     from ncu_tools.cli.tables.advice.advice_text import shown_name
 
@@ -320,7 +320,7 @@ def _together(advice: Advice) -> list[str]:
 
 
 def _explain(name: str, run: str | None, output_format: str) -> None:
-    """Say what a lever is, but to programs. Raises `WrongUsage` for an unknown one."""
+    """Explain a lever as text. Raises `WrongUsage` for an unknown one, and for machine formats."""
     from ncu_launch.errors import WrongUsage
 
     from ncu_tools.cli.tables.advice.explained_lever import explained

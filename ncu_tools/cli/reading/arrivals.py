@@ -1,4 +1,4 @@
-"""ncu-bench advise RANK...: who arrives last at the collectives of a job, from a recording of each rank."""
+"""ncu-bench advise RANK...: the rank that arrives last at the collectives of a job, from a recording per rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ncu-bench report --format digest: what a reader must know of a run first, in few words."""
+"""ncu-bench report --format digest: the most important facts on a run, in few words."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _show(found: Digest, *, as_json: bool) -> None:
 
 
 def _table(found: Digest) -> Table:
-    """The statements as rows, with their numbers."""
+    """The statements as rows, with their values."""
     rows: list[dict[str, Any]] = [
         {
             "section": one.section, "kernel_id": one.kernel_id, "kind": one.kind or one.section, "text": one.text,

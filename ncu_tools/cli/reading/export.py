@@ -175,7 +175,7 @@ def _lanes(run: str) -> tuple[str, int, list[str]]:
 
 
 def _has_lanes_alone(run: str, found: Run) -> bool:
-    """Whether a run is a recording without layers, which is written as it was."""
+    """True if a run is a recording without layers, which can only be exported as lanes."""
     from ncu_tools.model.layers.layers import NEEDED
     from ncu_tools.model.layers.trace_spans import spans
     from ncu_tools.timeline.load_activity import is_recording
@@ -184,7 +184,7 @@ def _has_lanes_alone(run: str, found: Run) -> bool:
 
 
 def _roofs(run: str) -> dict[str, float]:
-    """The share of its roof that each kernel with known work and roof reaches, by its name."""
+    """The share of its roof that each kernel reaches, by its name; kernels without known work or roof are absent."""
     from ncu_tools.kernels.kernel_cache import hotspots_of
     from ncu_tools.runs.loading import load
 
@@ -193,7 +193,7 @@ def _roofs(run: str) -> dict[str, float]:
 
 
 def _require_points(run: str, form: str, of: str | None, only: Selection | None) -> None:
-    """Raise `WrongUsage` for formats that a table of points does not have."""
+    """Raise `WrongUsage` for formats into which a table of points cannot be exported."""
     if form != "csv" or of not in (None, "points") or only is not None:
         raise WrongUsage(
             f"{run} is written as a table of its points.",

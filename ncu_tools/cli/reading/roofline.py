@@ -71,7 +71,7 @@ COLUMNS = columns(
 )
 MACHINE_READABLE = columns("dram_bytes_per_s flops_lower_bound flag kernel_id")
 MANY_ROOFS = 12
-"""From so many on, text lists only those that bound kernels."""
+"""From so many roofs on, text lists only those that bound kernels."""
 RIDGE_OF_INTEGERS = "ridge at FLOP/B, OP/B"
 BARE_COLUMNS = (column("roof"), column("device", wide=True), *columns("roof.rate~0 ridge roof.kind source"))
 BARE_MACHINE_READABLE = columns("device unit instruction roof.sparse value value_unit ridge roof.kind source")
@@ -287,9 +287,9 @@ def _show_points(asked: AskedRoofline, machines: Sequence[Machine], load: Callab
 
 
 def _show_with_roofs(table: Table, result: Roofline, output_format: str) -> None:
-    """Write the points, and below them the ceilings as a table, where no picture shows them.
+    """Write the points, and below them a table of ceilings if no picture shows them.
 
-    Those that bound nothing, as sparse rates, are listed while they are few: on Hopper there are dozens for two runs.
+    Ceilings that bound nothing, such as sparse rates, are only listed if few: on Hopper there are dozens for two runs.
     """
     listed = [*result.ceilings, *result.undrawn, *result.others]
     left_out = len(result.others) if len(listed) > MANY_ROOFS else 0
@@ -387,7 +387,7 @@ def _roofline(
 
 
 def _take_sampled_bytes(run: str, result: Roofline) -> list[str]:
-    """Give kernels the bytes of DRAM that samples show where one was nearly alone; a note on how many have some."""
+    """Give kernels the DRAM rates from samples in which they ran nearly alone; and a note on their number."""
     from ncu_parsers.parse.sampled_timeline import read_sampled_timeline
 
     from ncu_tools.kernels.source.spread.sampled_bytes import bytes_in

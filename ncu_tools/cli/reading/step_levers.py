@@ -1,4 +1,4 @@
-"""ncu-bench timeline --part levers: what can be done about a step's time, what that brings, and what if."""
+"""ncu-bench timeline --part levers: levers on a step's time with their savings, and what-ifs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def command(
 
 
 def _explain(name: str, run: str, output_format: str) -> None:
-    """Say what a lever is, but to programs. Raises `WrongUsage` for one that is not of steps."""
+    """Explain a lever as text. Raises `WrongUsage` if it is none on steps, and for machine formats."""
     from ncu_launch.errors import WrongUsage
 
     from ncu_tools.cli.tables.advice.explained_lever import explained
@@ -98,7 +98,7 @@ def show_step_advice(
     output_format: str,
     only: str | None = None,
 ) -> None:
-    """Write the levers, or the critical path where that alone is asked for; `only` is the lever that is asked for."""
+    """Write the levers, or only the critical path if that was requested; `only` is the requested lever."""
 
     from ncu_tools.cli.tables.step_text import path_lines, step_lines
     from ncu_tools.report import step_advice_table as tables
@@ -127,7 +127,7 @@ def show_step_advice(
 
 
 def _model_of(run: str) -> str | None:
-    """The model that a run folder is of, if it is one by its name."""
+    """The model of a run folder; None if it has no named model."""
     from ncu_launch.errors import NcuBenchError
 
     from ncu_tools.timeline.levers.model_modes import model_of

@@ -41,7 +41,7 @@ COLUMNS = columns(
 )
 LEARNT = columns("machine dtype learnt_points error_before error_after")
 SLOWEST_SCALING = 0.7
-"""A kernel that gains less than this share of the usual gain is named as one that gains little."""
+"""A kernel that gains less than this share of the usual gain is named."""
 MOST_NAMED = 3
 NEEDS = ": a trace needs shapes (record_shapes=True), a report FLOPs and DRAM bytes"
 
@@ -90,7 +90,7 @@ def machine_of(run: Run, options: ExpectedOptions) -> Machine:
 
 
 def _notes(rows: Sequence[CarriedKernel]) -> list[str]:
-    """Notes on the total time of a run there, kernels without a basis, and kernels that gain much less."""
+    """Notes on the total time on a machine, kernels without a basis, and kernels that gain much less than usual."""
     notes = []
     for machine in dict.fromkeys(row.machine for row in rows):
         own = [row for row in rows if row.machine == machine]
@@ -138,7 +138,7 @@ def learn_from(options: ExpectedOptions, runs: Sequence[str]) -> Table:
 def _not_learnt(
     found: Sequence[tuple[Sequence[MeasuredProduct], Machine]], told: Sequence[dict[str, Any]]
 ) -> list[str]:  # fmt: skip
-    """How many products of which types no entry was learnt from."""
+    """Notes on products from which nothing was learnt, by type and machine."""
     learnt = {(row["machine"], row["dtype"]) for row in told}
     names = types()
     others = Counter(

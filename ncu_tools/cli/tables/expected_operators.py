@@ -24,7 +24,7 @@ ESTIMATE = (
 )
 COLUMNS = columns("machine~0 at_best_us~1 expected_us~0 low_us~0 high_us~0 bound~3 basis~6 failed~2")
 OF_A_ROW, DTYPE = 4, 1
-"""Ranks by which columns of the user's table go where there is no room: times stay, and what operator a row is."""
+"""Ranks at which the user's columns are dropped if there is no room: times and the operator's identity stay."""
 MOST_REASONS = 3
 
 
@@ -56,7 +56,7 @@ def operators_table(
 
 
 def learnt_times(options: ExpectedOptions) -> Learnt:
-    """The shipped times, with the user's learnt ones in their place."""
+    """The shipped times, with the user's learnt ones taking precedence."""
     return shipped() if options.learnt is None else shipped().and_also(read_file(options.learnt))
 
 

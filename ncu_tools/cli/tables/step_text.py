@@ -1,4 +1,4 @@
-"""Advice on a step as text: what bounds it, then each lever with its saving, why, and what to do."""
+"""Advice on a step as text: what bounds it, then each lever with its saving, evidence and remedy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ncu_tools.timeline.levers.step_advice import StepAdvice
 Row = dict[str, Any]
 NOT_HERE = "By what the recording has, {} saves less than 1 % of it."
 LEAST_NAMED = 0.02
-"""Share of the critical path from which on a kernel of a step without levers is named."""
+"""Smallest share of the critical path for which a kernel of a step without levers is named."""
 
 
 def step_lines(found: StepAdvice, rows: Sequence[Row], width: int, only: str | None = None) -> Iterator[str]:
-    """The lines of a terminal; `rows` are the levers and what-ifs to show, `only` the lever that is asked for."""
+    """The lines for a terminal; `rows` are the levers and what-ifs to show, `only` is the requested lever."""
     yield from path_lines(found, width)
     several = _added_up(found)
     if several and any(row["evidence"] for row in rows):
@@ -44,7 +44,7 @@ def step_lines(found: StepAdvice, rows: Sequence[Row], width: int, only: str | N
 
 
 def _without_levers(found: StepAdvice) -> str:
-    """What a step without levers is made of, and what would say more."""
+    """A sentence on the composition of a step without levers, and on what would show more."""
     operations, work = found.situation.activity.operations, found.path.work
     by_name = np.bincount(operations.name, work, len(operations.names))
     most = [int(one) for one in np.argsort(-by_name)[:3] if by_name[one] > LEAST_NAMED * found.path.length_ns]
@@ -60,7 +60,7 @@ def _without_levers(found: StepAdvice) -> str:
 
 
 def path_lines(found: StepAdvice, width: int) -> Iterator[str]:
-    """The contents of the critical path, and the step's length on one side alone."""
+    """The composition of the critical path, and the step's length if host or GPU took no time."""
     kinds = ", ".join(f"{row['kind']} {percent(row['share'])}" for row in path_rows(found) if row["share"] >= 0.005)
     of_steps = "" if found.steps == 1 else f", the mean of {found.steps}"
     yield from paragraph(f"critical path of the {found.step}, {duration(found.step_ns)}{of_steps}: {kinds}", width)
@@ -69,7 +69,7 @@ def path_lines(found: StepAdvice, width: int) -> Iterator[str]:
 
 
 def _added_up(found: StepAdvice) -> str:
-    """The steps, threads and GPUs whose sums the evidence of levers holds; "" for one of each."""
+    """The steps, threads and GPUs over which the evidence of levers is summed; "" for one of each."""
     chains = found.situation.graph.chains
     threads = {(one.process, one.thread) for one in chains if one.is_host}
     gpus = {one.device for one in chains if one.device is not None}

@@ -17,12 +17,12 @@ from ncu_tools.report.warp_tables import in_clock
 WAIT_LETTERS = "·:'`~-"
 WORK_LETTERS = ascii_uppercase + ascii_lowercase
 LINES = 24
-"""The most warps of a block that are drawn; of a larger one, the first of each role."""
+"""Most warps of a block that are drawn; of larger blocks, the first warps of each role."""
 LEAST_COLUMNS = 20
 
 
 def lane_lines(found: InsideKernel, width: int, block: int | None = None) -> Iterator[str]:
-    """Lanes of the slowest and the median block, or of one; work in letters, waits in dots."""
+    """Lanes of the slowest and the median block, or of one block; letters for work, dots for waits."""
     ranges = found.ranges
     try:
         blocks = blocks_to_draw(ranges, block)
@@ -47,7 +47,7 @@ def lane_lines(found: InsideKernel, width: int, block: int | None = None) -> Ite
 
 
 def _letters(found: InsideKernel) -> list[str]:
-    """A letter for each name: one of the name itself if it is free."""
+    """A letter for each range name, from the name itself if still free."""
     free, waits = list(WORK_LETTERS), list(WAIT_LETTERS)
     letters = []
     for name, kind in zip(found.ranges.names, found.ranges.kinds, strict=True):

@@ -1,1 +1,1 @@
-"""The views of commands that read compiled code in place of a run."""
+"""The views of commands that read compiled code instead of a run."""

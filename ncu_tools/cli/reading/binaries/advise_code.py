@@ -1,4 +1,4 @@
-"""ncu-bench advise BINARY: what can be done about kernels by their code alone."""
+"""ncu-bench advise BINARY: levers on kernels by their code alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = columns(
 MORE = columns("code.lever code.remedy mangled")
 BY_CODE = "by code alone: how often something stands there, not how long it takes"
 MOST_KERNELS = 200
-"""Kernels that are disassembled unless --kernel names others: those with most code."""
+"""Most kernels that are disassembled without --kernel: those with most code."""
 
 
 @click.command()
@@ -78,7 +78,7 @@ def command(run: str, name: str | None, architecture: str | None, top: int | Non
 
 
 def _open_ones(wanted: Iterable[FoundKernel], closed: Counter[str]) -> Iterator[FoundKernel]:
-    """The kernels whose licence allows disassembly; the others are counted by their library."""
+    """The kernels whose licence permits disassembly; the others are counted by library."""
     for one in wanted:
         if one.closed_library:
             closed[one.closed_library] += 1
@@ -119,5 +119,5 @@ def _rows(kernel: FoundKernel) -> list[dict[str, Any]]:
 
 
 def _remedies(rows: list[dict[str, Any]]) -> list[str]:
-    """The remedy of each lever that is shown, once."""
+    """The remedy of each lever shown, once each."""
     return [f"{title}: {remedy}" for title, remedy in dict.fromkeys((row["title"], row["remedy"]) for row in rows)]

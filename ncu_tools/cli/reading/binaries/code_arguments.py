@@ -1,4 +1,4 @@
-"""What views of compiled code share: whether arguments are binaries, and the kernels that were asked for."""
+"""Arguments of views of compiled code: whether they are binaries, and the requested kernels in them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ architecture_option = click.option(
 
 @dataclass
 class Wanted:
-    """The kernels of a path whose name and architecture were asked for, read one after the other.
+    """The kernels of a path with the requested name and architecture, read one after the other.
 
-    `others` names some that were not; of the kernels read so far there are a count, architectures and hashes of names.
-    Iterating raises `NcuBenchError` if no kernel was asked for.
+    `others` has some names that did not match; `count`, `architectures` and `names` (hashes) describe the kernels read
+    so far. Iterating raises `NcuBenchError` if no kernel matches.
     """
 
     path: str
@@ -44,7 +44,7 @@ class Wanted:
     names: set[int] = field(default_factory=set)
 
     def __iter__(self) -> Iterator[FoundKernel]:
-        """The kernels, in the order of the files."""
+        """The matching kernels, in the order of the files."""
         from ncu_parsers.binaries.code_files import kernels_in
 
         from ncu_tools.runs.selection import pattern_of
@@ -76,7 +76,7 @@ def _is_wanted(name: str, pattern: re.Pattern[str] | None) -> bool:
 
 
 def notes_on(reading: CodeReading) -> list[str]:
-    """What was not read, and why."""
+    """Notes on files and kernels that were not read, with the reason."""
     from ncu_tools.numbers.number_format import counted
 
     notes = [f"not read: {one}" for one in reading.damaged[:MOST_NAMED]]

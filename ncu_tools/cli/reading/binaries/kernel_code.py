@@ -45,7 +45,7 @@ MORE = columns(
 OF_ONE = (*columns("part title"), column("value", kind="text"), *columns("against"))
 MACHINE_READABLE = columns("part key title value value.unit against code.measured")
 FOLDER_SHOWN = 8
-"""Letters of a folder's name: those of caches are hashes."""
+"""Letters shown of a folder's name, since those of caches are hashes."""
 ORDERS = ("spills", "registers", "shared", "occupancy", "code", "name")
 UNMARKED = "spills are not known of kernels compiled before CUDA 12.6 that have a stack: ptxas marked none"
 ASSUMED = "occupancy is of blocks of 256 threads where neither launch bounds nor metadata say how many"
@@ -119,7 +119,7 @@ def _names(kernel: FoundKernel) -> tuple[str, ...]:
 
 
 def _first(wanted: Iterable[FoundKernel], order: str, shown: int | None) -> list[FoundKernel]:
-    """The first kernels by an order; those beyond `shown` are not kept in memory."""
+    """The first kernels in an order; those beyond `shown` are not kept in memory."""
     key = _key(order)
     return sorted(wanted, key=key) if shown is None else heapq.nsmallest(shown, wanted, key=key)
 
@@ -162,7 +162,7 @@ def _rows(kept: list[FoundKernel]) -> list[Row]:
 
 
 def _with_files(rows: list[Row]) -> list[Row]:
-    """Rows whose name and architecture others have too, as in a cache, with the folder or file that each is in."""
+    """The rows, with the folder or file added to names that several rows of one architecture share."""
     files = defaultdict[Any, set[Path]](set)
     for row in rows:
         files[row["kernel"], row["architecture"]].add(Path(row["file"]))
@@ -239,7 +239,7 @@ def _show_one(
 
 
 def _rows_of_one(kernel: FoundKernel, ptx: PtxKernel | None, report: str | None) -> tuple[list[Row], list[str]]:
-    """The rows of one kernel, with `report` beside a measured launch, and why some parts are missing."""
+    """The rows of one kernel, with the measured launch in `report`; and reasons for missing parts."""
     from ncu_tools.binaries.joined_with_report import joined
 
     rows, notes, facts = _rows_of_code(kernel, ptx)
@@ -250,7 +250,7 @@ def _rows_of_one(kernel: FoundKernel, ptx: PtxKernel | None, report: str | None)
 
 
 def _rows_of_code(kernel: FoundKernel, ptx: PtxKernel | None) -> tuple[list[Row], list[str], StaticFacts | None]:
-    """The rows of one kernel by its code, why some parts are missing, and the facts of its instructions if known."""
+    """The rows of one kernel by its code, reasons for missing parts, and the facts of its instructions if known."""
     from ncu_tools.binaries import code_rows
     from ncu_tools.binaries.kernel_listing import listing_of
     from ncu_tools.binaries.static_facts import facts_of

@@ -94,7 +94,7 @@ def command(
 
 
 def _largest(wanted: Wanted, run: str) -> tuple[FoundKernel, int]:
-    """The kernel with most code among those asked for, and how many others there are."""
+    """The kernel with most code among the requested ones, and the number of others."""
     with_code = [one for one in wanted if not one.closed_library] if wanted.name else _only_largest(wanted)
     if not with_code:
         raise WrongUsage(

@@ -1,1 +1,1 @@
-"""The commands that look inside one kernel, a file for each."""
+"""The commands that look inside one kernel, one file each."""

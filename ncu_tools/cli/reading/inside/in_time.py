@@ -1,4 +1,4 @@
-"""ncu-bench kernel WARP_TRACE --part inside: what warps do inside a kernel, and who waits for whom."""
+"""ncu-bench kernel WARP_TRACE --part inside: the timeline of warp roles inside a kernel, and their waits."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def command(
 
 
 def inside_of_trace(read: WarpTrace, options: WarpTraceOptions, asked: tuple[str, ...] = ()) -> InsideKernel:
-    """The answers on the launch that options choose. Raises `NcuBenchError` of a trace without times."""
+    """The analysis of the launch that the options choose. Raises `NcuBenchError` for a trace without times."""
     from ncu_tools.kernels.warp_ranges.inside_kernel import inside_kernel
     from ncu_tools.kernels.warp_ranges.launch_ranges import chosen_launch
 
@@ -130,7 +130,7 @@ def inside_of_trace(read: WarpTrace, options: WarpTraceOptions, asked: tuple[str
 
 
 def head_of_inside(trace: str, found: InsideKernel) -> Head:
-    """The line above: the kernel, its launch and blocks, and the sentence on what matters first."""
+    """The line above the tables: the kernel, its launch and blocks; below it the most important sentence."""
     from ncu_tools.kernels.names.readable_names import readable_name
     from ncu_tools.report.head import head_of
     from ncu_tools.report.warp_tables import facts, first_sentence
@@ -151,7 +151,7 @@ def other_launches(read: WarpTrace, found: InsideKernel) -> list[str]:
 
 
 def extra_of(found: InsideKernel) -> dict[str, Any]:
-    """What JSON has beside the ranges."""
+    """Further JSON keys besides the ranges."""
     from dataclasses import asdict
 
     from ncu_tools.report.warp_tables import sections
@@ -169,13 +169,13 @@ def extra_of(found: InsideKernel) -> dict[str, Any]:
 
 
 COUNTED = ("duration", "tensor", "dram", "l2", "shared_static", "shared_dynamic", "registers", "achieved")
-"""Keys of what ncu counted that says whether a ring can be deeper, or what else the kernel waits for."""
+"""Keys of facts from ncu on whether a ring can be deeper, or what else the kernel waits for."""
 LONGEST_COST = 2.0
-"""A trace that takes more times as long as the launch under ncu is of another one, not slower by its records alone."""
+"""Ratio of a trace's time to that under ncu above which it is another launch, not one slowed down by recording."""
 
 
 def counters_beside(report: str | None, found: InsideKernel) -> list[str]:
-    """What ncu counted of the same kernel, if a report is given. Raises `NcuBenchError` if it is not in the report."""
+    """Notes on ncu's counters of the same kernel in a report. Raises `NcuBenchError` if the report lacks it."""
     import re
 
     from ncu_parsers.schema.tables import short_name, words
@@ -215,7 +215,7 @@ def counters_beside(report: str | None, found: InsideKernel) -> list[str]:
 
 
 def _show_sums(read: WarpTrace, output_format: str) -> None:
-    """Shares of ranges of a trace that has sums and no times."""
+    """Show the shares of ranges for a trace that has sums, but no times."""
     whole: dict[int, float] = {}
     for one in read.sums:
         if len(one.path) == 1:

@@ -1,4 +1,4 @@
-"""ncu-bench source WARP_TRACE: ranges inside a kernel at the lines of source where they begin."""
+"""ncu-bench source WARP_TRACE: the source lines at which ranges inside a kernel begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ncu-bench advise WARP_TRACE: what can be done about the time of a kernel, from what its warps did in time."""
+"""ncu-bench advise WARP_TRACE: levers on a kernel's time, from the timeline of its warps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ncu-bench report WARP_TRACE: a kernel from inside as a page, or its ranges as a trace for Perfetto."""
+"""ncu-bench report WARP_TRACE: the timeline inside a kernel as a page, or its ranges as a trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def command(trace: str, output: Path, block: int | None, options: WarpTraceOptio
 
 
 def _row_of(found: InsideKernel, block: int | None) -> int | None:
-    """The row of a block by its number. Raises `WrongUsage` if there is none."""
+    """The index of the block with this number. Raises `WrongUsage` if there is none."""
     from ncu_tools.kernels.warp_ranges.lanes import blocks_to_draw
 
     if block is None:

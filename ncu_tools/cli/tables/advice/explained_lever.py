@@ -1,4 +1,4 @@
-"""What `advise --explain` says of a lever: what it is, of kernels or of steps, and what it brings a run's kernels."""
+"""The output of `advise --explain`: what a lever does, to kernels or steps, and what it brings the kernels of a run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ UNDECIDED = "No kernel of the run has counters that decide this lever."
 
 
 def lever_names() -> list[str]:
-    """Every lever, of kernels and of steps."""
+    """The names of all levers, on kernels and on steps."""
     return list(dict.fromkeys([*LEVERS, *step_lever_texts()]))
 
 
 def explained(name: str, width: int) -> Iterator[str]:
-    """The lines on a lever: what to do, its model and source, and how often its intervals held.
+    """The lines on a lever: what to do, its model and source, and how often its intervals were right.
 
-    A name that is both of kernels and of steps has both. Raises `WrongUsage` for an unknown one.
+    A name of both a lever on kernels and one on steps explains both. Raises `WrongUsage` for an unknown name.
     """
     if name not in lever_names():
         near = near_names(name, lever_names())
@@ -69,7 +69,7 @@ def _how_right(name: str, width: int) -> Iterator[str]:
 
 
 def lever_here(advice: Advice, rows: Sequence[Row], most: int, width: int) -> Iterator[str]:
-    """What a lever brings the kernels of a run: its `rows`, those that it helps in full, the others in a line."""
+    """What a lever brings the kernels of a run (`rows`): those that it helps in full, the others in one line."""
     helped = [row for row in rows if row["is_worth_it"]][:most]
     if helped:
         yield from advice_lines(helped, [], [], width)

@@ -1,4 +1,4 @@
-"""The command that shows more of a lever, which runs as it is printed: only a command whose numbers the run holds."""
+"""The command that shows more on a lever: one that can run as printed, since the run has its numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.name_patterns import word_of
 
 OF_EVERY_RUN = "kernel {run} {kernel}"
-"""The command for a kernel where the run lacks what that of its lever needs."""
+"""The command for a kernel if the run lacks what its lever's own command needs."""
 BALANCE, SOURCE = "--part balance", "source"
 
 Row = Mapping[str, Any]
@@ -23,9 +23,9 @@ Row = Mapping[str, Any]
 def with_commands(
     rows: Sequence[Row], advice: Advice, run: str, columns: Collection[str], *, is_whole: bool = True
 ) -> list[dict[str, Any]]:
-    """Rows of levers with the command that shows more of each; `columns` are those of the run's launches.
+    """Rows of levers with the command that shows more on each; `columns` are those of the run's launches.
 
-    Not `is_whole`: the advice is on some kernels of the run, so that a word of a name may find others of it too.
+    `is_whole` is False for advice on some kernels of the run: a word of a name may then match others, too.
     """
     code = {one.kernel.name: one.situation.code if one.situation is not None else None for one in advice.kernels}
     has_units = any(name.endswith(".min") and f"{name[:-4]}.max" in columns for name in columns)
@@ -42,7 +42,7 @@ def with_commands(
 
 
 def _can_run(template: str, code: CodeFacts | None, *, has_units: bool) -> bool:
-    """True if a run with such code, and with counters by unit or not, has the numbers that a command needs."""
+    """True if a run with this code, and with or without counters by unit, has the numbers that a command needs."""
     if BALANCE in template:
         return has_units
     if not template.startswith(SOURCE):
@@ -52,7 +52,7 @@ def _can_run(template: str, code: CodeFacts | None, *, has_units: bool) -> bool:
 
 
 def _filled(template: str, kernel: str, run: str, among: Collection[str]) -> str:
-    """A command for a kernel, by a word of its name if that finds no other `among` the run's, else by its key."""
+    """A command for a kernel: by a word of its name if that matches no other kernel in `among`, else by its key."""
     word = word_of(kernel)
     is_alone = sum(re.search(word, one) is not None for one in among) == 1
     option = "" if template.startswith("kernel ") else "--kernel "

@@ -55,5 +55,5 @@ def _line(one: KernelChangeAdvice) -> str:
 
 
 def _off(one: KernelChangeAdvice, each: PulledLever) -> float:
-    """How far a lever's likely saving was from what came: of several that were pulled, the nearest explains it."""
+    """Distance of a lever's predicted saving from the actual one: the nearest of several levers explains the change."""
     return math.inf if each.said is None else abs(each.said.saves.middle - one.brought)

@@ -69,7 +69,10 @@ def compared(
 
 
 def _same_kernel(name: str, new: Run) -> list[str]:
-    """The name in the new run: the same full name, however spelled, else the only one with the same short name; []."""
+    """The kernel's name in the new run: the same full name, however spelled, else the only one with its short name.
+
+    [] if there is none, or several.
+    """
     names = _names(new.table)
     for spelling in (str, normalised_name, short_name):
         found = sorted(one for one in names if spelling(one) == spelling(name))
@@ -85,7 +88,7 @@ def _same_kernel(name: str, new: Run) -> list[str]:
 
 
 def _renamed(name: str, base: Run, new: Run) -> tuple[list[str], str | None]:
-    """What a kernel of the base is called in the new run, by what it was found; raises `NcuBenchError` if by none."""
+    """The new names of a renamed kernel, and the evidence. Raises `NcuBenchError` if no kernel matches."""
     before, after = (signature_sums_of_run(run).signatures for run in (base, new))
     for pair in pair_kernels(before, after).pairs:
         if pair.was == name and pair.matched_by is not None:
@@ -188,7 +191,7 @@ def _rows(change: KernelChange, parts: Sequence[str]) -> Iterator[Row]:
 
 
 def note_on_renamed(change: KernelChange) -> list[str]:
-    """The note that a kernel has another name in the new run, and by what it was found; [] for the same name."""
+    """A note that a kernel has another name in the new run, with the evidence; [] for the same name."""
     if change.matched_by is None:
         return []
     renamed = " was ".join(short_name(view.kernel_name) for view in (change.new, change.base))
