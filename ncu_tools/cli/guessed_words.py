@@ -29,6 +29,7 @@ OPTIONS = {
     "-n": "--top N",
     "--filter": "--kernel REGEX",
     "-k": "--kernel REGEX",
+    "--launch": "ncu-bench kernel REPORT --launch N",
     "--metric": "--columns LIST; --metrics LIST",
     "--metrics": "--columns LIST",
     "--section": "--part PART",
@@ -60,7 +61,12 @@ VALUES = {
         "png": "-o FILE.png",
         "html": "ncu-bench report RUN -o FILE.html",
     },
-    "--by": {"kernel": "name", "module": "layer", "file": "report"},
+    "--by": {
+        "kernel": "name",
+        "module": "layer",
+        "file": "report",
+        "launch": 'ncu-bench query REPORT "SELECT launch_id, kernel_short, grid, duration_ns FROM launches"',
+    },
 }
 """Option -> guessed value -> what to type."""
 COMMANDS = {

@@ -20,6 +20,18 @@ def test_every_command_that_is_named_is_understood() -> None:
     assert {words: why for words, why in said.items() if why} == {}
 
 
+def test_every_command_in_place_of_an_option_or_a_value_is_understood() -> None:
+    said = [*OPTIONS.values(), *(words for guesses in VALUES.values() for words in guesses.values())]
+    named = [shlex.split(words.replace(" N", " 1"))[1:] for words in said if words.startswith("ncu-bench ")]
+    assert [why for why in map(misunderstood, named) if why] == []
+
+
+def test_one_launch_is_shown_by_kernel_and_all_of_them_by_query() -> None:
+    report = str(SAMPLES / "d01-wide-raw.csv")
+    assert "ncu-bench kernel REPORT --launch N" in ran("hotspots", report, "--launch", "1").stderr
+    assert 'ncu-bench query REPORT "SELECT launch_id,' in ran("hotspots", report, "--by", "launch").stderr
+
+
 def test_every_option_and_value_that_is_named_exists() -> None:
     known = {name for names in options() for name in names.split(", ")}
     named = [words for one in OPTIONS.values() for words in one.split("; ") if words.startswith("-")]
