@@ -1,1 +1,1 @@
-"""Kernels as compiled code, without a run: their occupancy, instructions, changes, and what can be done about them."""
+"""Kernels as compiled code, without a run: resources, theoretical occupancy, instructions, builds compared, advice."""

@@ -1,7 +1,7 @@
-"""What can be done about a kernel by its code alone: how often something stands in the code, not how long it takes.
+"""Optimisations that the code of a kernel alone suggests: instructions are counted where they stand, never timed.
 
-Each finding has its count, how much of it is in loops, where it is, and a sentence with the numbers. Findings in loops
-come first.
+Each finding counts the instructions (or spilled bytes) that it is about, says how many are in loops and on which line,
+and has a sentence with the numbers. Findings in loops come first.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ncu_tools.binaries.static_facts import Loop, StaticFacts, full_name, width_
 
 WIDE = 16
 LEAST_INTEGER_SHARE, LEAST_LOOP = 0.4, 12
-"""An inner loop counts as index arithmetic from this share of integer instructions on, and this size."""
+"""Least fraction of integer instructions, and fewest instructions, of an inner loop that is index arithmetic."""
 LEAST_PRODUCTS, PRODUCT_SHARE = 4, 0.8
-"""A loop is a sum of products with this many multiply-adds onto a sum, and this share of its FP32 instructions."""
+"""Fewest multiply-adds onto a sum, and their least share of FP32 and FP16 work, of a loop that sums products."""
 _ADDRESS = re.compile(r"\[(?P<base>[^\]+]*?)(?:\+(?P<offset>-?0x[0-9a-f]+))?\]$")
 _DIVISION = re.compile(r"FCHK|MUFU\.RCP64H|I2F(?:\.[\w.]*)?\.RP$")
 _TO_DOUBLE, _TO_FLOAT = "F2F.F64.F32", "F2F.F32.F64"
@@ -33,9 +33,9 @@ _LOCAL = frozenset({"LDL", "STL"})
 
 @dataclass(frozen=True)
 class CodeFinding:
-    """One lever on one kernel: `count` of `unit` in the code, `in_loops` of them, and the place with most.
+    """One lever on one kernel: `count` of `unit` in the code, `in_loops` of them, and the line with most.
 
-    These two are None where the instructions are not known.
+    `in_loops` and `place` are None where the instructions are not known.
     """
 
     lever: str
@@ -63,18 +63,18 @@ def _texts() -> dict[str, dict[str, str]]:
 
 @dataclass
 class _Kernel:
-    """A kernel as the levers see it."""
+    """A kernel's instructions and their facts, with the look-ups that the levers share."""
 
     listing: CodeListing
     facts: StaticFacts
 
     @cached_property
     def in_loops(self) -> frozenset[int]:
-        """Places inside of any loop."""
+        """Indices of the instructions inside any loop."""
         return frozenset().union(*(one.places for one in self.facts.loops))
 
     def where(self, places: list[int]) -> str:
-        """The line with most of these places, else the offset of the first."""
+        """The line of source with most of these instructions; without lines, the offset of the first one."""
         lines: dict[str, int] = {}
         for place in places:
             found = self.listing.line_at(self.listing.offsets[place])
@@ -84,17 +84,17 @@ class _Kernel:
         return max(lines, key=lambda one: lines[one]) if lines else f"{self.listing.offsets[places[0]]:#x}"
 
     def places(self, is_wanted: Callable[[Instruction], bool]) -> list[int]:
-        """The places of instructions."""
+        """Indices of the instructions that satisfy a test."""
         every = enumerate(self.listing.instructions)
         return [place for place, one in every if one is not None and is_wanted(one)]
 
     def looped(self, places: list[int]) -> int:
-        """How many of these are inside of loops."""
+        """How many of these instructions are inside loops."""
         return sum(place in self.in_loops for place in places)
 
 
 def advice_without_instructions(kernel: KernelResources) -> list[CodeFinding]:
-    """What a file says without its instructions: spilled bytes, neither where nor how many in loops."""
+    """The one finding that needs no instructions: spilled bytes, without their lines and how many are in loops."""
     if kernel.spills is None or not kernel.spills.bytes:
         return []
     return [CodeFinding("spills", kernel.spills.bytes, None, "byte", None, _spilled(kernel.spills.bytes, kernel))]
@@ -122,7 +122,7 @@ def _spilled(count: int, kernel: KernelResources, in_loops: str = "") -> str:
 
 
 def _local_arrays(kernel: _Kernel) -> Iterator[CodeFinding]:
-    """Accesses of local memory that are no spills; nothing where spills are not known."""
+    """Local-memory accesses that are not spills; nothing where the compiler marked no spills."""
     if kernel.listing.kernel.resources.spills is None:
         return
     spilled = spilled_bytes(kernel.listing)
@@ -134,7 +134,7 @@ def _local_arrays(kernel: _Kernel) -> Iterator[CodeFinding]:
 
 
 def _narrow_accesses(kernel: _Kernel) -> Iterator[CodeFinding]:
-    """Global accesses that lie beside one another at one base, so that one wider access could do both."""
+    """Global accesses of under 16 bytes at neighbouring addresses, which one wider access could replace."""
     every = kernel.places(lambda one: one.opcode in _GLOBAL)
     narrow = [place for place in every if width_of(_at(kernel, place)) < WIDE]
     beside = _neighbours(kernel, narrow)
@@ -195,7 +195,7 @@ def _index_arithmetic(kernel: _Kernel) -> Iterator[CodeFinding]:
 
 
 def _no_tensor_cores(kernel: _Kernel) -> Iterator[CodeFinding]:
-    """Sums of products in a loop that loads: matrix products, convolutions, dot products."""
+    """Inner loops that load and sum products (matrix product, convolution, dot product) without tensor cores."""
     if kernel.facts.tensor:
         return
     for loop in _inner(kernel.facts):
@@ -210,7 +210,7 @@ def _no_tensor_cores(kernel: _Kernel) -> Iterator[CodeFinding]:
 
 
 def _adds_product(one: Instruction) -> bool:
-    """True for a multiply-add whose addend is a register; an unrolled sum goes through several."""
+    """True for a multiply-add whose addend is any register: an unrolled sum uses several accumulators."""
     return one.opcode in ("FFMA", "HFMA2", "FFMA2") and len(one.operands) >= 4 and one.operands[3].startswith("R")
 
 
@@ -222,4 +222,4 @@ def _inner(facts: StaticFacts) -> Iterator[Loop]:
 LEVERS: tuple[Callable[[_Kernel], Iterator[CodeFinding]], ...] = (
     _spills, _local_arrays, _no_tensor_cores, _slow_division, _float_constants, _index_arithmetic, _narrow_accesses,
 )  # fmt: skip
-"""Levers in the order in which they are told."""
+"""The levers in the order in which findings are listed."""

@@ -1,4 +1,4 @@
-"""Whether what a user typed is compiled code: by the first bytes of files, and by what else a folder holds."""
+"""Whether command-line arguments name compiled code: by the first bytes of a file, or the contents of a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_CODE = ("launches.parquet", MANIFEST)
 
 
 def are_binaries(arguments: Sequence[str]) -> bool:
-    """True if every argument is a file with code, or a folder with code and without a run."""
+    """True if every argument is a file with GPU code or ptxas's output, or a folder with code but no run or report."""
     return bool(arguments) and all(_is_binary(Path(one)) for one in arguments)
 
 

@@ -1,4 +1,4 @@
-"""Gates on the code of two builds, such as "registers>0" and "code", with waivers that say why and until when.
+"""Gates on the code of two builds, such as "registers>0" and "code", and waivers with a reason and a last day.
 
 Outcomes and exit codes are those of gates on runs.
 """
@@ -30,9 +30,9 @@ _GATE = re.compile(
 
 @dataclass(frozen=True)
 class CodeGate(Gate):
-    """A gate on each kernel of two builds: its change may not be above `limit`, or not below it where `is_floor`.
+    """A gate on each kernel of two builds: its change may not be above `limit`, or not below it with `is_floor`.
 
-    Without `relative` the change is in units of the measure; of occupancy it is in points, 0.05 for 5 %.
+    The change is a fraction with `relative`, else in units of the measure; for occupancy in points, 0.05 for 5 %.
     """
 
     is_floor: bool = False
@@ -48,7 +48,7 @@ class CodeGate(Gate):
 
 @dataclass(frozen=True)
 class Waiver:
-    """Kernels that a gate lets pass until a day, inclusive, and why."""
+    """Kernels that may trip a gate through the day `until`, and the reason."""
 
     kernel: re.Pattern[str]
     gate: str
@@ -56,14 +56,14 @@ class Waiver:
     reason: str
 
     def covers(self, gate: CodeGate, name: str) -> bool:
-        """True if it is about this gate, named whole or by its measure, and this kernel."""
+        """True if the waiver is for this kernel and this gate, given as its whole text or as its measure."""
         is_gate = self.gate in (gate.text, gate.measure)
         return is_gate and is_code_called(name, self.kernel)
 
 
 @dataclass
 class HeldGate:
-    """A gate with its outcome, the kernels that tripped it, and those that a waiver let pass."""
+    """The outcome of a gate, the kernels that tripped it with their changes, and the kernels that a waiver excused."""
 
     outcome: GateOutcome
     tripped: list[tuple[CodePair, str]] = field(default_factory=list)
@@ -124,7 +124,7 @@ def read_waivers(path: Path) -> list[Waiver]:
 
 
 def held(gate: CodeGate, pairs: Sequence[CodePair], waivers: Iterable[Waiver], today: date) -> HeldGate:
-    """Hold all kernels to a gate; the worst outcome counts. Waivers count until their day."""
+    """Hold all kernels to a gate; the worst outcome counts. A waiver is valid through its last day."""
     valid = [one for one in waivers if one.until >= today]
     found, unknown, passed = HeldGate(GateOutcome(gate, PASSED, "")), list[str](), 0
     for pair in pairs:
@@ -184,7 +184,7 @@ def worst(outcomes: Iterable[HeldGate]) -> str:
 
 
 def notes_on_waivers(waivers: Sequence[Waiver], gates: Sequence[HeldGate], today: date) -> list[str]:
-    """Which waivers have ended, and which no kernel needs."""
+    """Notes on waivers that have expired and on waivers that no kernel needed."""
     used = {id(waiver) for gate in gates for _, waiver in gate.waived}
     ended = [one for one in waivers if one.until < today]
     idle = [one for one in waivers if one.until >= today and id(one) not in used]

@@ -1,6 +1,6 @@
-"""Names of kernels in binaries, from mangled ones: read as the tables of reports read names, and told apart.
+"""Readable, distinct names of the kernels of a binary, from their mangled names, spelt as in tables of reports.
 
-A kernel of which two overloads exist keeps its mangled name, since names are written without parameters.
+Names are written without parameters, so kernels that are overloads of one name keep their mangled names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ncu_tools.kernels.names.readable_names import is_called, readable_name
 
 
 def full_code_name(mangled: str) -> str:
-    """The name with its scopes and template arguments; where it cannot be read, as the binary has it."""
+    """The demangled name with scopes and template arguments; the mangled name where it cannot be demangled."""
     return demangled(mangled) or mangled
 
 
@@ -31,12 +31,12 @@ def code_path(mangled: str) -> str:
 
 
 def is_code_called(mangled: str, pattern: re.Pattern[str]) -> bool:
-    """True if the pattern is in the mangled, the full or the readable name."""
+    """True if the pattern is found in the mangled, the demangled or the readable name."""
     return bool(pattern.search(mangled)) or is_called(full_code_name(mangled), [pattern])
 
 
 def names_apart(mangled: Iterable[str]) -> dict[str, str]:
-    """Mangled name -> the readable name, with what tells it from others that are read alike."""
+    """Mangled name -> readable name, extended by what distinguishes it from kernels of the same readable name."""
     full = {one: full_code_name(one) for one in mangled}
     several = Counter(full.values())
     alone = {one: name if several[name] == 1 else one for one, name in full.items()}

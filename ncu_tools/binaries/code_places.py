@@ -1,4 +1,4 @@
-"""Lines of source and single instructions of a kernel's code: how many instructions, which spill, what is live."""
+"""Tables of a kernel's code by line of source and by instruction: instruction counts, spilled bytes, live registers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def spilled_bytes(listing: CodeListing) -> dict[int, int]:
-    """Bytes that the instruction at each offset spills or fills again, where the compiler marked it."""
+    """Offset -> bytes per thread that the instruction there spills or reloads, where the compiler marked it."""
     spills = listing.kernel.resources.spills
     marked = frozenset(spills.offsets if spills is not None else ())
     return {

@@ -1,4 +1,4 @@
-"""One kernel of a binary seen whole, as rows of parts: its resources, occupancy, instructions, accesses, loops."""
+"""One kernel of a binary as rows of a table: resources, occupancy, instructions, accesses, loops, live registers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Row = dict[str, Any]
 
 
 def _row(part: str, key: str, title: str, number: float | None, unit: str = "", against: str = "", **more: Any) -> Row:
-    """A row: `value` for programs, and `text` for people, who also see what it is `against`."""
+    """A row: `value` for programs, `text` for people, and `against`, the words beside the number."""
     kind = {"byte": "byte", "fraction": "fraction"}.get(unit, "count")
     text = None if number is None else more.pop("text", FORMATS[kind](number))
     return {"part": part, "key": key, "title": title, "value": number, "unit": unit, "against": against, "text": text}
 
 
 def resource_rows(kernel: KernelResources, ptx: PtxKernel | None) -> list[Row]:
-    """What a kernel takes of an SM, and how it was compiled."""
+    """Resources of an SM that a kernel needs, its launch bounds, and the size of its code."""
     spills = kernel.spills
     said = "" if spills is None or not spills.bytes else f"{spills.store_bytes:,} stored, {spills.load_bytes:,} loaded"
     unknown = "" if spills is not None else "before CUDA 12.6 ptxas marked no spills: local accesses may be arrays"
@@ -63,7 +63,7 @@ def resource_rows(kernel: KernelResources, ptx: PtxKernel | None) -> list[Row]:
 
 
 def occupancy_rows(kernel: KernelResources) -> list[Row]:
-    """The occupancy by block size, and of one size with dynamic shared memory."""
+    """The theoretical occupancy by block size, and for one block size by dynamic shared memory."""
     rows = []
     for one in table_of_occupancy(kernel):
         shared = f", {FORMATS['byte'](one.dynamic_shared_bytes)} dynamic" if one.dynamic_shared_bytes else ""
@@ -74,7 +74,7 @@ def occupancy_rows(kernel: KernelResources) -> list[Row]:
 
 
 def limits_in_words(one: BlockOccupancy) -> str:
-    """Blocks per SM, what limits them, and the smallest step of one resource that fits one more."""
+    """Blocks per SM, what limits them, and the sizes of single resources that would raise the occupancy."""
     if not one.blocks:
         return f"no block fits: {one.limiters[0]}"
     limited = f", limited by {' and '.join(one.limiters)}" if one.limiters else ""
@@ -102,7 +102,7 @@ def instruction_rows(facts: StaticFacts) -> Iterator[Row]:
 
 
 def loop_rows(listing: CodeListing, facts: StaticFacts) -> Iterator[Row]:
-    """The loops with most instructions: their kinds, and atomics among them."""
+    """The loops with most instructions, each with its kinds of instructions and its atomics."""
     for number, loop in enumerate(sorted(facts.loops, key=lambda one: -one.instructions)[:LOOPS_SHOWN]):
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in list(loop.by_kind.items())[:4])
         atomics = f"; {counted(loop.atomics, 'atomic', 'atomics')}" if loop.atomics else ""
@@ -112,7 +112,7 @@ def loop_rows(listing: CodeListing, facts: StaticFacts) -> Iterator[Row]:
 
 
 def live_rows(listing: CodeListing) -> Iterator[Row]:
-    """The most live registers, and the lines (or instructions, without lines) with most."""
+    """The peak of live registers, and the lines of source with most; without lines only the peak."""
     if listing.live is None:
         return
     peak = max(listing.live)

@@ -1,6 +1,6 @@
-"""Kernels of two builds set beside each other: matched by name and signature, and told apart by their code.
+"""Kernels of two builds, matched by name and signature, and their code compared.
 
-Code is the same if its bytes are, or if its instructions are once registers and labels are left out.
+Code is the same if its bytes are, or if its instructions are without the numbers of registers and labels.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ncu_tools.binaries.static_facts import facts_of
 from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
 
 _HASHES = re.compile(r"(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}(_\d+_\w+?_)[0-9a-f]{8}(?:_\d+)?")
-"""What a compiler puts into the names of unnamed namespaces and of files, other in each build."""
+"""Hashes that a compiler puts into the names of unnamed namespaces and files; they differ in each build."""
 MOST_DISASSEMBLED = 2000
-"""Pairs of kernels whose instructions are compared, some six minutes: a library of PyTorch has 144,640."""
+"""Most pairs of kernels whose instructions are compared, some six minutes; PyTorch has libraries of 144,640."""
 SHOWN_AROUND = 2
 """Unchanged instructions that a diff shows on each side of a change."""
 
 
 class CodeChange(Enum):
-    """What became of a kernel's code."""
+    """How a kernel's code differs between two builds."""
 
     SAME = "same code"
     CHANGED = "changed"
@@ -40,17 +40,16 @@ class CodeChange(Enum):
     GONE = "gone"
 
     def of(self, kernels: int) -> str:
-        """So many kernels with this change: "3 changed"; the word for bytes would read as a number of bytes."""
+        """A number of kernels in words: "3 changed", or "3 of other bytes" as "3 bytes differ" would be about bytes."""
         return f"{kernels:,} {'of other bytes' if self is CodeChange.BYTES_DIFFER else self.value}"
 
 
 @dataclass(frozen=True)
 class CodePair:
-    """A kernel in both builds, or in one; `either` is the new one if there is one.
+    """A kernel in both builds, or in one; `either` is that of the new build if it has one.
 
-    `by_kind` are instructions by kind in the base and the new build.
-
-    `BYTES_DIFFER` means that instructions were not read, so that only registers may have been renumbered.
+    `by_kind` are instructions by kind in the base and the new build. `BYTES_DIFFER` means that the instructions were
+    not compared: perhaps only registers were renumbered.
     """
 
     either: FoundKernel
@@ -61,14 +60,14 @@ class CodePair:
 
     @property
     def signature_changed(self) -> bool:
-        """True if the kernel is matched by its name, and takes other arguments."""
+        """True if the kernels are matched by name but take different arguments."""
         if self.base is None or self.new is None:
             return False
         names = self.base.resources.name, self.new.resources.name
         return names[0] != names[1] and _full_name(names[0]) != _full_name(names[1])
 
     def values(self, measure: str) -> tuple[float | None, float | None]:
-        """A measure of `MEASURES` in the base and the new build; None where it is not known."""
+        """A measure of `MEASURES` in the base and the new build; None where it is unknown."""
         if measure == "instructions":
             if self.by_kind is not None:
                 return sum(self.by_kind[0].values()), sum(self.by_kind[1].values())
@@ -80,7 +79,7 @@ class CodePair:
 
     @property
     def misfit(self) -> str:
-        """Which build cannot launch the block that the other one allows; "" if both can, or it is not known."""
+        """Which build cannot launch the block size compared, in words; "" if both can, or if it is unknown."""
         sides = zip(("old", "new"), self._occupancies, strict=True)
         return "; ".join(
             f"no block of {one.threads:,} threads fits the {side} code"
@@ -89,9 +88,9 @@ class CodePair:
 
     @cached_property
     def _occupancies(self) -> tuple[BlockOccupancy | None, BlockOccupancy | None]:
-        """The occupancy of both builds: each for the block that its code demands if both do, else for one block.
+        """The theoretical occupancy of both builds, each for its required block size if both require one.
 
-        That is the block that one of them demands, else the largest that their launch bounds allow.
+        Else both are for one block size: the one that a build requires, else the smaller bound of their launch bounds.
         """
         sides = [one.resources for one in (self.base, self.new) if one is not None]
         demanded = [threads for one in sides if (threads := demanded_threads(one))]
@@ -113,13 +112,13 @@ MEASURES: dict[str, Callable[[KernelResources], float | None]] = {
     "occupancy": lambda one: None,
     "instructions": lambda one: None,
 }
-"""What gates hold and tables show, of one build; the last two need both builds."""
+"""Measures of gates and tables, from one build's kernel; occupancy and instructions need both builds."""
 
 
 def compared_code(base: Sequence[FoundKernel], new: Sequence[FoundKernel]) -> Iterator[CodePair]:
-    """Every kernel of two builds, matched, in the order of the base; new ones follow.
+    """Every kernel of two builds, matched, in the order of the base; new kernels follow.
 
-    Of more than `MOST_DISASSEMBLED` whose bytes differ, the instructions of the first ones are compared.
+    Instructions are compared for the first `MOST_DISASSEMBLED` pairs whose bytes differ.
     """
     left = MOST_DISASSEMBLED
     for one, other in matched(base, new):
@@ -149,7 +148,7 @@ def _by_instructions(base: FoundKernel, new: FoundKernel) -> CodePair:
 
 
 def _listings(base: FoundKernel, new: FoundKernel) -> tuple[CodeListing, CodeListing] | None:
-    """The instructions of both; None where a licence forbids it, or nothing here reads them."""
+    """The instructions of both kernels; None where a licence forbids disassembly, or nvdisasm is not installed."""
     if base.closed_library or new.closed_library or not has_disassembler():
         return None
     one, other = listing_of(base), listing_of(new)
@@ -159,11 +158,11 @@ def _listings(base: FoundKernel, new: FoundKernel) -> tuple[CodeListing, CodeLis
 def matched(
     base: Sequence[FoundKernel], new: Sequence[FoundKernel]
 ) -> list[tuple[FoundKernel | None, FoundKernel | None]]:
-    """Pairs of kernels: by mangled name and architecture, then by the name that it stands for, without what is other
-    in each build, then by the name without arguments, if one is left of it.
+    """Pairs of kernels of two builds, in the order of the base; None in place of a kernel that one build lacks.
 
-    Of several kernels of one name, as in a cache, those of equal code are matched first, then those in files of one
-    name, then the others in their order.
+    Kernels are matched by mangled name and architecture, then by demangled name without hashes of the build, then by
+    name without parameters and by name alone, where each build has just one. Among kernels of equal name, as in a
+    cache, those of equal code are matched first, then those in files of equal name, then the rest in order.
     """
     pairs, left, right = list[tuple[FoundKernel | None, FoundKernel | None]](), list(base), list(new)
     for name in (str, _full_name):
@@ -185,7 +184,7 @@ def _take_pairs(
     *,
     only_single: bool = False,
 ) -> list[tuple[FoundKernel | None, FoundKernel | None]]:
-    """The kernels of both lists with equal keys, taken out of them."""
+    """Remove the kernels with equal keys from both lists, and return them as pairs."""
     sides: tuple[dict[Hashable, list[FoundKernel]], ...] = (defaultdict(list), defaultdict(list))
     for side, kernels in zip(sides, (left, right), strict=True):
         for one in kernels:
@@ -227,7 +226,7 @@ def _named(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
 
 @dataclass(frozen=True)
 class DiffLine:
-    """A line of a diff: " ", "-" or "+", the instruction as it stands in its build, and its offset there."""
+    """A line of a diff: the mark " ", "-" or "+", the text of the instruction, and its offset in its build."""
 
     mark: str
     text: str
@@ -262,7 +261,7 @@ def _lines(operation: tuple[str, int, int, int, int], base: CodeListing, new: Co
 
 @dataclass
 class CodeSummary:
-    """How many kernels became what, and the changes of resources in words, the gravest first."""
+    """Kernels by `CodeChange`, and their changes of resources in words, the gravest first."""
 
     counts: dict[CodeChange, int] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
@@ -272,7 +271,7 @@ GRAVEST = ("spills", "occupancy", "registers", "shared", "instructions")
 
 
 def summary_of(pairs: Iterable[CodePair]) -> CodeSummary:
-    """The numbers of kernels by change, and what changed of resources."""
+    """Count the kernels by change, and describe the changes of their resources."""
     found, ranked = CodeSummary(), list[tuple[int, float, str]]()
     for pair in pairs:
         found.counts[pair.change] = found.counts.get(pair.change, 0) + 1

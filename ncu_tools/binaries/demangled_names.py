@@ -1,8 +1,8 @@
-"""The C++ name of a kernel by its mangled one: scopes, template arguments, parameters.
+"""Demangle the name of a kernel into C++: scopes, template arguments, parameters, spelt as c++filt does.
 
-Source: Itanium C++ ABI, 5.1 (external names), which nvcc and clang follow. Written as c++filt does. Constructs that
-names of kernels hardly have (most expressions, decltype) are not read; in parameters they leave these out. Names are
-untrusted: a substitution can double a text with each use, so what is written for one name is limited.
+Source: Itanium C++ ABI, 5.1 (external names), which nvcc and clang follow. Constructs that hardly occur in names of
+kernels (most expressions, decltype) are not read; if they are in the parameters, those are left out. Names are
+untrusted: each substitution can double the text, so the text written for one name is limited.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 LONGEST_MANGLED, MOST_LETTERS, DEEPEST = 1 << 15, 1 << 20, 60
-"""Letters of a mangled name, letters written for one name in all, and the deepest nesting of its parts."""
+"""Most letters of a mangled name, most letters written for one name, and the deepest nesting of its parts."""
 _BUILT_IN = {
     "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
     "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long", "m": "unsigned long", "x": "long long",
@@ -38,11 +38,11 @@ _UNNAMED = re.compile(r"_GLOBAL_[._$]N")
 
 
 class _Unread(ValueError):
-    """A construct that is not read, or no mangled name."""
+    """The mangled name has a construct that is not read, or is no mangled name."""
 
 
 class _Type(NamedTuple):
-    """A type as text around the place of a declared name; `pack` are the types of a pack of template arguments."""
+    """A type as the text left and right of a declared name; `pack` are the types of a template parameter pack."""
 
     left: str
     right: str = ""
@@ -54,9 +54,9 @@ class _Type(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def demangled(mangled: str) -> str | None:
-    """The name, as `void at::native::copy<float, 4>(float*)`; None if it is not mangled, or holds what is not read.
+    """The demangled name, as `void at::native::copy<float, 4>(float*)`; None if not mangled, or not readable.
 
-    A kernel returns void, whatever its result is written as; only templates say it.
+    A kernel returns void, however its type is spelt; only mangled names of templates have a result type.
     """
     if not mangled.startswith("_Z") or len(mangled) > LONGEST_MANGLED:
         return None
@@ -81,7 +81,7 @@ class _Reader:
     # ------------------------------------------------------------------------------------------------------- letters
 
     def take(self, *texts: str) -> str:
-        """The first of these texts that comes next, passed over; "" if none does."""
+        """Skip the first of these texts that comes next, and return it; "" if none does."""
         found = next((one for one in texts if self.text.startswith(one, self.at)), "")
         self.at += len(found)
         return found
@@ -96,7 +96,7 @@ class _Reader:
         return found[0] if found else ""
 
     def index(self) -> int:
-        """A number in base 36 before an underscore: 0 without digits."""
+        """A number in base 36 before an underscore; without digits it is 0."""
         digits = self.number("[0-9A-Z]+")
         self.need("_")
         return int(digits, 36) + 1 if digits else 0
@@ -108,7 +108,11 @@ class _Reader:
         return found
 
     def kept(self, one: _Type, begin: int | None = None) -> _Type:
-        """A part that later ones may refer to; read again from `begin` there, if given."""
+        """Store a part as the next substitution, and return it.
+
+        Later references get the part, or with `begin` read the text again from there. Raises `_Unread` if too much was
+        written.
+        """
         self.left -= len(str(one)) + 1
         if self.left < 0:
             raise _Unread
@@ -119,7 +123,7 @@ class _Reader:
     # --------------------------------------------------------------------------------------------------------- names
 
     def encoding(self) -> str:
-        """A function with its parameters, without its result."""
+        """A function with its parameters, without its result type."""
         before, self.arguments = self.arguments, []
         name, member = self.name(), self.member
         if self.text[self.at] in "E\0":
@@ -228,7 +232,7 @@ class _Reader:
         return int(digits) + 2 if digits else 1
 
     def template(self, *, of_function: bool = False) -> str:
-        """Template arguments in brackets; those of a function are what its parameters refer to."""
+        """Template arguments in angle brackets; a function's own are kept, as its parameters refer to them."""
         self.need("I")
         member = self.member
         arguments = self.until_end(self.argument)
@@ -320,7 +324,7 @@ class _Reader:
         return _Type(self.scoped_name())
 
     def named_type(self) -> tuple[_Type, bool]:
-        """A template parameter, or what was named before, and whether later parts may refer to it as something new."""
+        """A template parameter or a substitution, and whether it makes a new substitution."""
         begin, resolved = self.at, self.resolved
         is_parameter = self.text[self.at] == "T"
         found = self.parameter() if is_parameter else self.substitution()
@@ -331,7 +335,7 @@ class _Reader:
         return _Type(str(found) + self.template()), True
 
     def scoped_name(self) -> str:
-        """The name of a class, whose template arguments are none of the function's."""
+        """The name of a class; its template arguments do not replace those of the function."""
         arguments, member = self.arguments, self.member
         name = self.name()
         self.arguments, self.member = arguments, member
@@ -349,7 +353,7 @@ class _Reader:
         return _Type(f"{result.left} ", f"({_listed(parameters)}){result.right}")
 
     def parameter(self) -> _Type:
-        """What a template parameter stands for; in a lambda, which has no arguments, its number."""
+        """The argument of a template parameter; in a lambda, which has no arguments, "auto:" and its number."""
         self.need("T")
         at = self.index()
         self.resolved += 1
@@ -370,7 +374,7 @@ class _Reader:
         return found if isinstance(found, _Type) else self.read_again(found)
 
     def read_again(self, begin: int) -> _Type:
-        """A type with template parameters, which stand for the arguments of the function that refers to it."""
+        """Read a type at `begin` again: its template parameters now mean arguments of another function."""
         before = self.at, self.again
         self.at, self.again = begin, True
         found = self.type()
@@ -378,7 +382,7 @@ class _Reader:
         return found
 
     def expansion(self) -> _Type:
-        """A pattern for each type of a pack: only the pack itself is read."""
+        """The pattern of a pack expansion; only the plain pack is read. Raises `_Unread` for others."""
         found = self.type()
         if found.pack is None:
             raise _Unread
@@ -391,7 +395,7 @@ def _listed(parameters: list[_Type]) -> str:
 
 
 def _pointer(one: _Type, mark: str) -> _Type:
-    """A pointer or reference: those to functions and arrays stand in brackets, and references collapse."""
+    """A pointer or reference to a type: for functions and arrays in brackets; "& &&" collapses into "&"."""
     if one.right.startswith(("(", " [")):
         return _Type(f"{one.left}{'' if one.left.endswith(' ') else ' '}({mark}", f"){one.right}")
     if mark != "*" and one.left.endswith("&"):
@@ -400,7 +404,7 @@ def _pointer(one: _Type, mark: str) -> _Type:
 
 
 def _last(path: str) -> str:
-    """The last name of a path, without its template arguments, as constructors have it."""
+    """The last name of a path without template arguments, which is how constructors and destructors are called."""
     depth = 0
     for place in range(len(path) - 1, 0, -1):
         depth += {">": 1, "<": -1}.get(path[place], 0)

@@ -1,7 +1,7 @@
-"""A kernel's code beside a measured launch of it: what the code allows, and what the launch did.
+"""A kernel's code beside a measured launch of it: registers, occupancy and opcodes by the code and as measured.
 
-A launch is of a kernel if its report says the mangled name, else if the name with its template arguments is the same.
-Whether it ran this very code is known where the report carries its cubin.
+A launch belongs to a kernel if its report has the mangled name, else if the name with template arguments is the same.
+Whether exactly this code ran is known where the report contains the cubin.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 @dataclass
 class JoinedKernel:
-    """Rows of the part "joined": title, static value, what was measured; and a sentence on the code that ran."""
+    """Rows of the part "joined" (title, static value, measured value), and a sentence on the code that ran."""
 
     rows: list[Row]
     code: str
@@ -87,14 +87,14 @@ def _launches_of(kernel: KernelResources, report: str) -> _Launches:
 
 
 def is_launch_of(mangled: str, name: str) -> bool:
-    """True if a report's name of a launch is that of the kernel, as far as it goes: parameters do not count."""
+    """True if a report's kernel name is this kernel's, apart from parameters; a bare name may lack its scopes."""
     if is_bare(name):
         return name in (mangled, code_path(mangled), code_path(mangled).rpartition("::")[2])
     return _without_results(name) == _without_results(full_code_name(mangled))
 
 
 def _without_results(name: str) -> str:
-    """A name without parameters, and without the results of functions in its template arguments, which ncu writes."""
+    """A name without parameters, and without the result types of functions in its template arguments."""
     return _RESULT.sub("", drop_parameters(name))
 
 
@@ -135,7 +135,7 @@ def _resources(kernel: KernelResources, one: pa.Table) -> list[Row]:
 
 
 def _occupancy(kernel: KernelResources, one: pa.Table) -> list[Row]:
-    """Blocks per SM and occupancy for the block that was launched, beside the warps that were active."""
+    """Blocks per SM and theoretical occupancy for the block size launched, beside the measured active warps."""
     threads = _value(one, "launch__block_size")
     dynamic = _value(one, "launch__shared_mem_per_block_dynamic", "dynamic_shared_memory_bytes")
     found = occupancy_for(kernel, int(threads), int(dynamic or 0)) if threads else None
@@ -159,7 +159,7 @@ def _occupancy(kernel: KernelResources, one: pa.Table) -> list[Row]:
 
 
 def _opcodes(facts: StaticFacts, launches: pa.Table) -> list[Row]:
-    """Instructions in the code by opcode, beside those that a launch executed (warps), the most executed first."""
+    """Opcodes with most instructions executed by warps, beside how many the code contains."""
     of_kernels = list(facts_of_opcodes(launches).values())
     executed: dict[str, float] = {}
     for name, count in of_kernels[0].executed.items() if of_kernels else ():

@@ -1,4 +1,4 @@
-"""The instructions of a kernel of a binary as text, with the lines of source that they are from, by nvdisasm."""
+"""The instructions of a kernel of a binary as text, with their lines of source, disassembled by nvdisasm."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ncu_tools.kernels.source.dependencies import Flow, flow_of, live_registers
 from ncu_tools.kernels.source.kernel_code import KernelCode
 
 LARGEST_FLOW = 60_000
-"""Most instructions of a kernel whose loops and live registers are found."""
+"""Most instructions of a kernel for which loops and live registers are computed."""
 LARGEST_AT_ONCE = 1 << 21
-"""Bytes of a cubin that is disassembled whole; of a larger one only the kernel that is asked for."""
+"""Bytes up to which a cubin is disassembled whole; of a larger one, only the kernel asked for."""
 _NO_KERNEL = KernelResources("", "")
 
 
 @dataclass
 class CodeListing:
-    """Instructions of one kernel in program order: `offsets` in bytes from its first, and texts."""
+    """Instructions of one kernel in program order: `offsets` in bytes from the first, and `texts`."""
 
     kernel: FoundKernel
     offsets: list[int]
@@ -39,12 +39,12 @@ class CodeListing:
 
     @cached_property
     def instructions(self) -> list[Instruction | None]:
-        """The instructions taken apart; None for a text that is none."""
+        """The instructions parsed; None for a text that cannot be."""
         return [parse_instruction(text) for text in self.texts]
 
     @cached_property
     def flow(self) -> Flow | None:
-        """Which instruction can follow which; None of a kernel of more than `LARGEST_FLOW`."""
+        """The control flow between instructions; None for a kernel of more than `LARGEST_FLOW` instructions."""
         if not self.offsets or len(self.offsets) > LARGEST_FLOW:
             return None
         texts = arrays.texts(self.texts)
@@ -54,7 +54,7 @@ class CodeListing:
 
     @cached_property
     def live(self) -> list[int] | None:
-        """Registers that are live at each instruction; None if the flow is not known."""
+        """The number of live registers at each instruction; None if the control flow is unknown."""
         return None if self.flow is None else live_registers(self.flow)
 
     def line_at(self, offset: int) -> LinePlace | None:
@@ -69,14 +69,14 @@ class CodeListing:
 
 
 def has_disassembler() -> bool:
-    """True if instructions can be shown on this machine."""
+    """True if nvdisasm is found on this machine."""
     return tool_path() is not None
 
 
 def listing_of(kernel: FoundKernel) -> CodeListing | None:
-    """The instructions of a kernel; None without nvdisasm, if it cannot read them, or if only a print is known.
+    """The instructions of a kernel; None without nvdisasm, if it fails, or if only ptxas's output is known.
 
-    Raises `NcuBenchError` if a licence forbids it.
+    Raises `NcuBenchError` if a licence forbids disassembly.
     """
     if not has_disassembler():
         return None
@@ -93,14 +93,14 @@ def listing_of(kernel: FoundKernel) -> CodeListing | None:
 
 @lru_cache(maxsize=2)
 def _disassembly(image: FoundKernel) -> tuple[Cubin | None, Disassembly | None]:
-    """The cubin of an image, and unless it is large its instructions at once: nvdisasm takes seconds to start."""
+    """The cubin of an image and, unless it is large, all its instructions: nvdisasm takes seconds to start."""
     cubin = cubin_with(image)
     is_small = cubin is not None and len(cubin.content) <= LARGEST_AT_ONCE
     return cubin, disassembled(cubin.content) if cubin is not None and is_small else None
 
 
 def needs_disassembler(what: str) -> NcuBenchError:
-    """The error for something that only instructions say, on a machine without nvdisasm."""
+    """The error for a feature that needs instructions, on a machine without nvdisasm."""
     return NcuBenchError(
         f"{what} needs the text of instructions, which {TOOL} prints.",
         f"There is no {TOOL} on PATH, in CUDA_HOME or /usr/local/cuda, and no Python package triton.",
@@ -114,14 +114,14 @@ _OWN_FUNCTION = re.compile(r"__internal_\d+_")
 
 
 def normalised(text: str) -> str:
-    """An instruction without what a rebuild may change: the numbers of registers and predicates, and labels."""
+    """An instruction without what a rebuild may change: numbers of registers and predicates, and label names."""
     without_labels = _LABEL.sub(lambda label: "L" if label[1].startswith(".L") else label[1], text)
     plain = _OWN_FUNCTION.sub("", without_labels.removesuffix(";").strip())
     return _REGISTER.sub(r"\1", plain)
 
 
 def line_of_kernel(kernel: FoundKernel) -> LinePlace | None:
-    """The line of a kernel's first instruction; None without -lineinfo, or where a licence forbids a look."""
+    """The line of a kernel's first instruction; None without -lineinfo, or where a licence forbids reading it."""
     cubin = None if kernel.closed_library else cubin_with(kernel)
     debug = None if cubin is None else kernel_debug(cubin.content, kernel.resources.name)
     return debug.lines[min(debug.lines)] if debug is not None and debug.lines else None

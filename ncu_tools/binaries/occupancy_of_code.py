@@ -1,6 +1,6 @@
 """Theoretical occupancy of a kernel by its code alone, over block sizes and dynamic shared memory.
 
-The SM of an architecture is that of `sm_limits.toml`, with all the shared memory that a block may ask the driver for.
+The limits of an SM are in `sm_limits.toml`, with the largest shared memory that a block may request from the driver.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ncu_tools.kernels.view.occupancy import BlockNeeds, Occupancy, OccupancySte
 
 BLOCK_SIZES = (32, 64, 128, 256, 512, 1024)
 USUAL_BLOCK = 256
-"""Threads of a block where nothing says how a kernel is launched."""
+"""Threads per block to assume where neither code nor metadata gives the block size."""
 LEAST_REGISTERS = 16
-"""What a launch takes at least of registers: reports of kernels that need fewer say 16."""
+"""Fewest registers per thread that a launch allocates: reports of kernels that need fewer say 16."""
 SHARED_STEPS = (1 << 14, 1 << 15, 1 << 16)
-"""Bytes of dynamic shared memory of a small table."""
+"""Bytes of dynamic shared memory per block for which occupancy is tabulated."""
 
 
 @dataclass(frozen=True)
 class BlockOccupancy:
-    """The occupancy for a block: its threads and dynamic shared memory, blocks per SM, limits, and the next step."""
+    """Theoretical occupancy of one block size: blocks per SM, the limiting resources, and steps that raise it."""
 
     threads: int
     dynamic_shared_bytes: int
@@ -51,12 +51,15 @@ def sm_of(architecture: str) -> SmLimits | None:
 
 
 def demanded_threads(kernel: KernelResources) -> int | None:
-    """Threads of every block of a kernel, by its metadata or the block that it requires; None if neither says."""
+    """Threads per block that a kernel requires, by its metadata or launch bounds; None if any size may launch."""
     return kernel.threads or (prod(kernel.required_threads) if kernel.required_threads else None)
 
 
 def threads_of(kernel: KernelResources) -> tuple[int, bool]:
-    """Threads of a block, and whether the code or its metadata say so; else a usual block within its bounds."""
+    """Threads per block, and True if code or metadata give them; else `USUAL_BLOCK` and False.
+
+    They are those that the kernel requires, else the most that its launch bounds allow.
+    """
     known = demanded_threads(kernel)
     if known:
         return known, True
@@ -67,9 +70,9 @@ def threads_of(kernel: KernelResources) -> tuple[int, bool]:
 def occupancy_for(
     kernel: KernelResources, threads: int, dynamic_shared_bytes: int | None = None
 ) -> BlockOccupancy | None:
-    """The occupancy for a block of so many threads; None if registers or the limits of the SM are not known.
+    """Theoretical occupancy for this block size; None if registers or the limits of the SM are unknown.
 
-    Without `dynamic_shared_bytes` it is that of the kernel's metadata, else 0.
+    `dynamic_shared_bytes` defaults to that of the kernel's metadata, else 0.
     """
     sm = sm_of(kernel.architecture)
     if sm is None or not kernel.registers or threads <= 0 or kernel.shared_bytes is None:
@@ -87,9 +90,9 @@ def occupancy_for(
 
 
 def table_of_occupancy(kernel: KernelResources) -> list[BlockOccupancy]:
-    """The occupancy by block size within the kernel's bounds, then of one size by dynamic shared memory.
+    """Theoretical occupancy by block size within the launch bounds, then of one size by dynamic shared memory.
 
-    What metadata say is not varied.
+    A block size or dynamic shared memory that the metadata give is not varied.
     """
     exact = demanded_threads(kernel)
     most = prod(kernel.max_threads) if kernel.max_threads else max(BLOCK_SIZES)

@@ -1,6 +1,6 @@
-"""What the instructions of a kernel say without a run: their mix, widths of accesses, tensor path, slow paths, loops.
+"""Facts of a kernel's instructions without a run: mix, access widths, tensor instructions, slow paths, loops.
 
-Numbers count instructions in the code, not how often they run.
+All numbers count instructions in the code, not executions.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TENSOR_PATHS = {
     "tcgen05": re.compile(r"UTC\w*MMA$"),
     "mma.sync": re.compile(r"[HIQODB]MMA$"),
 }
-"""How matrix products get to the tensor cores, by opcode: from a warpgroup, from tensor memory, from a warp."""
+"""Tensor-core instruction -> opcodes: by a warpgroup, from tensor memory, by a warp."""
 SPACES = {
     "LDG": "global load", "STG": "global store", "LD": "generic load", "ST": "generic store", "LDS": "shared load",
     "STS": "shared store", "LDL": "local load", "STL": "local store", "LDGSTS": "global to shared",
 }  # fmt: skip
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32, "ENL2": 32}
-"""Modifier of a load or store -> bytes of a thread; 4 without one."""
+"""Modifier of a load or store -> bytes per thread; without one of these 4."""
 ATOMICS = frozenset({"ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDS", "SUATOM", "SURED"})
 _INTEGER_DIVISION = re.compile(r"I2F(?:\.[\w.]*)?\.RP$")
 _PADDING = frozenset({"NOP"})
@@ -35,9 +35,9 @@ _PADDING = frozenset({"NOP"})
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: the places of its first and last instruction and of all, its instructions by kind, and its atomics.
+    """A loop: indices of its first and last instruction and of all, its instructions by kind, and its atomics.
 
-    `is_inner` is true if it holds no other loop.
+    `is_inner` is true if it contains no other loop.
     """
 
     first: int
@@ -50,13 +50,13 @@ class Loop:
 
     @property
     def instructions(self) -> int:
-        """Instructions of the loop."""
+        """The number of instructions of the loop."""
         return sum(self.by_kind.values())
 
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """Facts of a kernel's code. `by_opcode` counts each opcode with its modifiers, padding too; all else without."""
+    """Facts of a kernel's code. Only `by_opcode` includes padding (NOP), and counts opcodes with modifiers."""
 
     by_opcode: Counter[str]
     by_kind: dict[str, int]
@@ -67,16 +67,16 @@ class StaticFacts:
 
     @property
     def instructions(self) -> int:
-        """Instructions without padding."""
+        """The number of instructions without padding."""
         return sum(self.by_kind.values())
 
     def count(self, *opcodes: str) -> int:
-        """Instructions of these opcodes, whatever their modifiers."""
+        """The number of instructions with these opcodes, whatever their modifiers."""
         return sum(count for name, count in self.by_opcode.items() if name.split(".")[0] in opcodes)
 
 
 def facts_of(listing: CodeListing) -> StaticFacts:
-    """The facts of a kernel."""
+    """The facts of a kernel's code; without its control flow it has no loops."""
     found = [one for one in listing.instructions if one is not None]
     by_opcode = Counter(map(full_name, found))
     code = [one for one in found if one.opcode not in _PADDING]
@@ -109,12 +109,12 @@ def _widths(code: list[Instruction]) -> dict[str, Counter[int]]:
 
 
 def width_of(instruction: Instruction) -> int:
-    """Bytes that a load or store moves for each thread."""
+    """Bytes per thread that a load or store moves."""
     return max((WIDTHS[part] for part in instruction.modifiers.split(".") if part in WIDTHS), default=4)
 
 
 def _slow_paths(code: list[Instruction]) -> dict[str, int]:
-    """Sequences of many instructions in place of one, by what source asks for."""
+    """Source operation -> how often it is compiled into many instructions or a special-function one (MUFU)."""
     names = Counter(map(full_name, code))
     functions = {
         name.removeprefix("MUFU."): count for name, count in names.items()
@@ -130,7 +130,7 @@ def _slow_paths(code: list[Instruction]) -> dict[str, int]:
 
 
 def loops_of(flow: Flow, instructions: list[Instruction | None]) -> Iterator[Loop]:
-    """The natural loops, each by the jump back to its head; a jump that returns from code set apart makes none."""
+    """The natural loops, found by their jumps back to the head; returns from out-of-line code make none."""
     bodies: dict[int, set[int]] = {}
     for place, target in flow.turns.items():
         if target is None or target > place or _never_ends(flow, place, target):
@@ -152,12 +152,12 @@ def loops_of(flow: Flow, instructions: list[Instruction | None]) -> Iterator[Loo
 
 
 def _never_ends(flow: Flow, place: int, target: int) -> bool:
-    """True for the jump to itself behind the end of a kernel."""
+    """True for the jump to itself that follows the end of a kernel."""
     return place == target and not any(one != place for one in flow.precedes(place))
 
 
 def _body(flow: Flow, head: int, end: int) -> set[int] | None:
-    """The places of the loop from `head` to the jump back at `end`; None if it can be entered beside its head."""
+    """Indices of the loop from `head` to the jump back at `end`; None if it can be entered other than by its head."""
     body, waiting = {head, end}, [end] if end != head else []
     while waiting:
         for one in flow.precedes(waiting.pop()):

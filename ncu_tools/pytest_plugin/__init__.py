@@ -1,1 +1,1 @@
-"""A plugin of pytest: tests that hold kernels to their times and counts, against baselines beside the tests."""
+"""A pytest plugin: tests that fail if a kernel's time or counts regress against baselines kept beside the tests."""

@@ -1,4 +1,4 @@
-"""Baselines of tests: a JSON file for each device, in a folder beside the tests, written whole and under a lock."""
+"""Baselines of tests: a JSON file per device in a folder beside the tests, replaced as a whole under a lock."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Baseline:
-    """What one measurement of a test gave, per call.
+    """The result of one measurement of a test, per call.
 
-    `how` is one of `measured.HOW`. `block_medians_ns` are the median times of blocks of calls that follow each other,
-    in order, and `time_ns` is their mean. `counts` are exact. `threads` is that of operators on a CPU, None on a GPU.
+    `how` is one of `measured.HOW`. `block_medians_ns` are the median times of consecutive blocks of calls, in ns, and
+    `time_ns` is their mean. `counts` are exact. `threads` are PyTorch's CPU threads, None for a GPU.
     """
 
     how: str
@@ -34,13 +34,13 @@ class Baseline:
 
     @property
     def by(self) -> str:
-        """What measured it, and on a CPU with how many threads: only equal ones are compared."""
+        """What measured it, and on a CPU with how many threads; only baselines for which both agree are compared."""
         return self.how + ("" if self.threads is None else f" with {counted(self.threads, 'thread', 'threads')}")
 
 
 @dataclass(frozen=True)
 class BaselineFile:
-    """The file of a device: test -> its baseline."""
+    """The file of one device's baselines: test -> baseline."""
 
     path: Path
     device: str
@@ -72,7 +72,7 @@ class BaselineFile:
             raise self._damaged(f"{type(error).__name__}: {error}") from error
 
     def write(self, measured: Mapping[str, Baseline]) -> None:
-        """Add baselines to the file, or replace those of the same names; other processes wait."""
+        """Add baselines to the file, or replace those of the same tests, under a lock. Raises `NcuBenchError`."""
         try:
             self.path.parent.mkdir(exist_ok=True)
             with lock_beside(self.path):
@@ -92,7 +92,7 @@ class BaselineFile:
 
 
 def _text(device: str, every: Mapping[str, Baseline]) -> str:
-    """The file: a line for each test, in the order of their names, so that a diff shows which ones changed."""
+    """The text of the file: one line per test, sorted by name, so that a diff shows which tests changed."""
     lines = [f"  {_json(name)}: {_json(asdict(every[name]))}" for name in sorted(every)]
     head = f'{{\n "version": {VERSION},\n "device": {_json(device)},\n "tests": {{\n'
     return head + ",\n".join(lines) + "\n }\n}\n"

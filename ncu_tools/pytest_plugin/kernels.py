@@ -1,4 +1,4 @@
-"""The fixture `kernels`: what a test measures, and the baselines that it is held to."""
+"""The fixture `kernels`: measure the calls of a test, and compare them with its baselines."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from ncu_tools.pytest_plugin.summary import BY, CALLS, CHANGE, COUNTS, MINIMUM, 
 from ncu_tools.pytest_plugin.under_ncu import CHILD, Rerun, results_before, run_and_end
 
 METRICS = ("flops", "dram", "l1", "spills", "smsp__inst_executed.sum")
-"""What ncu is asked for, unless a test says something else: every count that a baseline holds exactly."""
+"""Metrics that ncu collects unless a test names others: those of every count that a baseline keeps exactly."""
 TRIES = 3
-"""How often a slower time is measured before a test fails: a busy moment is no regression."""
+"""How often a time is measured before the test fails: on a busy machine a slower time may be no regression."""
 IF_MEANT = "If that is meant"
 NO_GPU = (
     "no NVIDIA GPU here. On the CPU, --ncu-bench-cpu times the call, and counts PyTorch's operators by their formulas"
@@ -44,7 +44,7 @@ NO_GPU = (
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Within a method, an error of ours is a failure of the test that says what to do, without our own lines."""
+    """Within the block, an `NcuBenchError` fails the test with its message, without traceback."""
     __tracebackhide__ = True
     try:
         yield
@@ -54,10 +54,11 @@ def _told() -> Iterator[None]:
 
 @dataclass
 class Kernels:
-    """Measures calls of one test. `why` is why ncu does not, "" if it does; its runs are kept in `folders`.
+    """Measures calls of one test. `why` says why ncu does not measure, "" if it does; its runs are kept in `folders`.
 
-    `device` is cuda or cpu, where PyTorch runs; `device_name` is the GPU as its driver calls it, "" for a CPU. `before`
-    are results of this test so far. In the process under ncu, `given` are those that it already has.
+    `device` is where PyTorch runs, cuda or cpu; `device_name` is the GPU's name by its driver, "" for a CPU. `before`
+    are the results of this test so far. `given` are the results of earlier calls in the process under ncu, None in
+    others.
     """
 
     item: pytest.Item
@@ -154,7 +155,10 @@ class Kernels:
         return self.profile(call, *arguments)
 
     def _baseline(self, found: KernelProfile) -> Baseline | None:
-        """The baseline of a measurement; None if it has just become that itself, and in the process under ncu."""
+        """The baseline of a measurement; None if the measurement has just been written as one, or under ncu.
+
+        Fails the test if there is none, or if another tool measured it.
+        """
         __tracebackhide__ = True
         if self.given is not None:
             return None
@@ -171,7 +175,7 @@ class Kernels:
         return base
 
     def _name(self, found: KernelProfile) -> str:
-        """The test within its folder, with the number of the measurement from the second on."""
+        """The test's file and name, followed by the number of the measurement from the second on, as "#2"."""
         number = next((at for at, one in enumerate(self.before, 1) if one is found), None)
         if number is None:
             raise WrongUsage(
@@ -221,7 +225,7 @@ class Kernels:
             pytest.fail(f"slower than what it is held to: {outcome.reason}", pytrace=False)
 
     def _say(self, name: str, value: str) -> None:
-        """Keep a property of the report, which pytest-xdist brings from its workers and JUnit files show."""
+        """Add a property to the test's report; pytest-xdist returns it from its workers, and JUnit files show it."""
         self.item.user_properties.append((name, value))
 
     def _fail(self, what: str, found: KernelProfile, *, update: str = IF_MEANT) -> NoReturn:
@@ -236,7 +240,7 @@ class Kernels:
 
 
 def kernels_of_test(request: pytest.FixtureRequest) -> Kernels:
-    """The fixture of a test; skips it without a GPU."""
+    """The value of the fixture for a test; skips the test without a GPU, unless it may run on the CPU."""
     item, config = request.node, request.config
     folders: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
     updating = bool(config.getoption(UPDATE))
@@ -266,7 +270,7 @@ def _gpu_here() -> str | None:
 
 
 def _held(base: Baseline, new: Baseline, within: float) -> GateOutcome:
-    """The gate on the time of a call against its baseline, with the 95 % interval that points of `bench` have."""
+    """The gate on the time of a call against its baseline, with the 95 % interval of a `bench` comparison."""
     rows = [
         {"latency_mean_ns": one.time_ns, "samples_ns": list(one.block_medians_ns), "process_means_ns": None}
         for one in (base, new)
@@ -281,7 +285,7 @@ def _judged(change: Change, within: float) -> GateOutcome:
 
 
 def _change(outcome: GateOutcome) -> str:
-    """The change of a time without the times: "+0.3 % [-0.1 %, +0.7 %], no change shown"."""
+    """The change of a time without the times themselves: "+0.3 % [-0.1 %, +0.7 %], no change shown"."""
     return outcome.reason.partition(": ")[2].partition(": above")[0]
 
 

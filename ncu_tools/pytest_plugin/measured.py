@@ -1,4 +1,4 @@
-"""Measure a call in this process: by CUDA events on a GPU, by the clock on a CPU, and its operators by formulas."""
+"""Measure a call in this process: by CUDA events on a GPU, by the clock on a CPU; count its operators by formulas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ncu_tools.pytest_plugin.baselines import Baseline
 
 BY_NCU, BY_EVENTS, BY_CLOCK = HOW = ("ncu", "CUDA events", "the CPU's clock")
 EFFORT = Effort(precision=0.005, least=20, least_s=0.2, max_s=1.0, warmup=3, warm_s=0.05)
-"""A second a measurement at most, as pytest-benchmark takes."""
+"""At most a second per measurement, which is also pytest-benchmark's default."""
 OPERATORS, FLOPS, BYTES = "operators", "flops", "bytes"
 KINDS = {FLOPS: "flop", BYTES: "byte", "l1_bytes": "byte", "shared_bytes": "byte"}
 
@@ -28,10 +28,10 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """A call as it was measured: `samples_ns` are its times in ns, `counts` its exact counts, both per call.
+    """A measured call: `samples_ns` are its times in ns, `counts` its exact counts, both per call.
 
-    `how` is one of `HOW`. `device` is the device as the driver or the system calls it. `unknown` says of counts that
-    are missing why. `folder` is the run folder under ncu, for `ncu_tools.load` and every command; None without ncu.
+    `how` is one of `HOW`. `device` is the name that the driver or the system gives it. `unknown` says why counts are
+    missing. `folder` is the run folder under ncu, for `ncu_tools.load` and every command; None without ncu.
     """
 
     how: str
@@ -52,18 +52,18 @@ class KernelProfile:
 
     @property
     def time_ns(self) -> float:
-        """The time of a call: the mean of the medians of blocks."""
+        """The time of a call in ns: the mean of the block medians."""
         return statistics.fmean(self.block_medians_ns)
 
     @property
     def noise(self) -> float | None:
-        """Half the 95 % interval of the time, as a fraction of it; None for a single sample."""
+        """Half the 95 % interval of the time, as a fraction of the time; None for a single sample."""
         reach = half_width(self.block_medians_ns)
         return None if reach is None else reach / self.time_ns
 
     @property
     def baseline(self) -> Baseline:
-        """What a baseline keeps of it, to a tenth of a ns."""
+        """The baseline to keep of this measurement, with times rounded to 0.1 ns."""
         blocks = tuple(round(one, 1) for one in self.block_medians_ns)
         return Baseline(self.how, round(self.time_ns, 1), blocks, dict(self.counts), self.threads)
 
@@ -74,12 +74,12 @@ class KernelProfile:
 
 
 def in_words(name: str, value: float) -> str:
-    """A count with its name: "flops 2.147 GFLOP"."""
+    """A count after its name: "flops 2.147 GFLOP"."""
     return f"{name} {FORMATS[KINDS[name]](value)}" if name in KINDS else f"{name} {value:,.15g}"
 
 
 def measured_here(call: Call, device: str) -> KernelProfile:
-    """The call timed again and again for about a second, and called once more for its operators.
+    """Time the call repeatedly for about a second, then call it once more to count its operators.
 
     `device` is cuda or cpu. Tests of other processes that measure on the device wait meanwhile.
     """
@@ -111,7 +111,7 @@ def _done(call: Call) -> None:
 
 
 class _Place:
-    """Where the collector finds the call: it has neither phase nor module."""
+    """The phase and module in which the operator collector sees the call: none."""
 
     phase = None
     module = None
@@ -119,9 +119,9 @@ class _Place:
 
 
 def _operators(call: Call, device: str) -> tuple[dict[str, float], dict[str, str]]:
-    """Operators of PyTorch that a call runs, their FLOPs and least bytes by formulas; of unknown ones, why.
+    """PyTorch operators of a call with their FLOPs and least bytes by formulas, and why counts are missing.
 
-    A call that runs kernels without PyTorch has none.
+    A call that runs kernels without PyTorch has no counts.
     """
     from ncu_launch.workload.operator_collector import collector_class
 

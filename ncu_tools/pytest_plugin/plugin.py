@@ -1,7 +1,7 @@
-"""The entry point of the plugin: options, the fixture `kernels`, and the lines at the end of a session.
+"""The entry point of the plugin: its options, the fixture `kernels`, and the tables at the end of a session.
 
-pytest loads this module in every session of an environment with ncu-bench, so that it imports nothing but pytest; the
-fixture imports the rest when a test asks for it.
+pytest loads this module in every session of an environment with ncu-bench, so it imports only pytest; the fixture
+imports the rest when a test requests it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a session measured, as a table at its end: a line a measurement, below the tool and device that measured it."""
+"""Tables of a session's measurements: one table per measuring tool and device, one line per measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PREFIX = "ncu-bench "
 BY, TIME, NOISE, MINIMUM, CALLS, CHANGE, COUNTS = PROPERTIES = (
     *(f"{PREFIX}{name}" for name in ("by", "time", "±", "min", "calls", "change", "counts")),
 )
-"""Properties of a report, in the order of the columns. A measurement begins with the first."""
+"""Properties of a test's report, in the order of the columns. Each measurement begins with the first."""
 TITLES = ("test", *(name.removeprefix(PREFIX) for name in PROPERTIES[1:]))
 Property = tuple[str, object]
 
@@ -18,9 +18,9 @@ Property = tuple[str, object]
 def tables(
     reports: Iterable[tuple[str, Sequence[Property]]], width: int | None = None
 ) -> Iterator[tuple[str, list[str]]]:
-    """For each tool and device what it is, and the lines of its table; `reports` are tests with their properties.
+    """For each tool and device, its title and the lines of its table; `reports` are tests with their properties.
 
-    On a terminal of `width` columns the counts are cut, and columns that tell least are left out.
+    On a terminal of `width` columns, long counts are cut and the columns "calls" and "min" are left out.
     """
     rows: dict[str, list[tuple[str, ...]]] = {}
     for test, properties in reports:
@@ -42,7 +42,7 @@ def _measurements(properties: Sequence[Property]) -> list[dict[str, str]]:
 
 
 def _aligned(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """Lines of columns: tests, changes and counts to the left, numbers to the right; empty columns are left out."""
+    """Lines of columns: tests, changes and counts left-aligned, numbers right-aligned, without empty columns."""
     shown = [at for at in range(len(TITLES)) if any(row[at] for row in rows[1:])]
     sizes = {at: max(text_width(row[at]) for row in rows) for at in shown}
     for spare in (TITLES.index("calls"), TITLES.index("min")):

@@ -1,7 +1,7 @@
-"""Measure a call under ncu: pytest runs the same test once more in a process of its own, which ncu profiles.
+"""Measure a call under ncu: pytest runs the same test once more in a process that ncu profiles.
 
-A call is any closure, so that no other process could import it; the test makes it again. In that process the calls
-measured before it give what they gave, the one that is wanted runs in a range that ncu counts, and the session ends.
+A call may be any closure, which no other process can import, so the test creates it again. In that process, calls
+measured earlier return their known results, the wanted call runs in a range that ncu profiles, and the session ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ncu_tools.profiling.profile_request import ProfileRequest
 from ncu_tools.pytest_plugin.measured import BY_NCU, Call, KernelProfile
 
 CALLS = 4
-"""How often the call runs in the range that ncu counts, after one call to warm up."""
+"""How often the call runs in the range that ncu profiles, after one warm-up call."""
 RANGE = "pytest_kernels"
 CHILD = "NCU_BENCH_PYTEST"
 """Environment variable of the process under ncu: JSON with the results of the calls before the wanted one."""
@@ -42,14 +42,14 @@ CHILD = "NCU_BENCH_PYTEST"
 
 @dataclass(frozen=True)
 class Rerun:
-    """A test that runs again under ncu: the words that start it, and where."""
+    """A test to run again under ncu: its command line, and the folder where it starts."""
 
     words: tuple[str, ...]
     folder: Path
 
     @classmethod
     def of(cls, item: pytest.Item) -> Rerun:
-        """The command for one test, with the configuration and plugins of this session, in one process."""
+        """The command line for one test, with this session's configuration and plugins, in a single process."""
         config = item.config
         words = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "--rootdir", str(config.rootpath)]
         words += ["-c", str(config.inipath)] if config.inipath is not None else []
@@ -62,7 +62,7 @@ class Rerun:
     def profiled(
         self, before: Sequence[KernelProfile], metrics: Sequence[str], device: str, folder: Path
     ) -> KernelProfile:
-        """The call that follows `before`, measured under ncu into a run folder.
+        """The call after `before`, measured under ncu into a run folder.
 
         Raises `NcuBenchError` if nothing was counted.
         """
@@ -87,7 +87,7 @@ class Rerun:
 
 @contextmanager
 def _environment(before: str) -> Iterator[None]:
-    """Within the block, processes know `before`, and take themselves for no worker of pytest-xdist."""
+    """Within the block, child processes get `before`, and do not count as workers of pytest-xdist."""
     with pytest.MonkeyPatch.context() as environment:
         for name in [one for one in os.environ if one.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT"))]:
             environment.delenv(name)
@@ -96,7 +96,7 @@ def _environment(before: str) -> Iterator[None]:
 
 
 def profile_of(launches: pa.Table, device: str, folder: Path) -> KernelProfile:
-    """The launches of `CALLS` equal calls as one call; `device` is its GPU where the report does not say it.
+    """The launches of `CALLS` equal calls as one call; `device` is the GPU's name if the report has none.
 
     Raises `NcuBenchError` if the calls launched different kernels.
     """
@@ -114,7 +114,7 @@ def profile_of(launches: pa.Table, device: str, folder: Path) -> KernelProfile:
 
 
 def counts_of(launches: pa.Table) -> dict[str, float]:
-    """The exact counts of one of `CALLS` equal calls; of registers and shared memory the largest of its launches."""
+    """The exact counts of one of `CALLS` equal calls; registers and shared memory are the largest of any launch."""
     sums = HistorySums()
     sums.add(launches)
     table = sums.table()
@@ -134,7 +134,7 @@ def results_before(text: str) -> list[KernelProfile]:
 
 
 def run_and_end(call: Call) -> NoReturn:
-    """Run the wanted call in the range, and end the session: what else the test does is not counted."""
+    """Run the wanted call in the profiled range, and end the session, so that nothing else is counted."""
     call()
     _wait()
     with marked(RANGE):
@@ -145,7 +145,7 @@ def run_and_end(call: Call) -> NoReturn:
 
 
 def _wait() -> None:
-    """Wait for the GPU, if PyTorch started work on it; others wait in their call."""
+    """Synchronise with the GPU if PyTorch has used it; calls of other libraries must wait themselves."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.synchronize()
