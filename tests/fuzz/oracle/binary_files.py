@@ -15,7 +15,17 @@ from ncu_parsers.streaming import binary_launches
 
 from tests.fuzz.oracle.compared import OneOf, Reading, Row
 from tests.fuzz.oracle.damage import NAMES, moved, real, seldom_damaged, some, whole
-from tests.fuzz.oracle.protobuf_wire import DAMAGE, Fixed, Value, all_of, bytes_in, fields, is_bytes, number_in
+from tests.fuzz.oracle.protobuf_wire import (
+    DAMAGE,
+    Fixed,
+    Value,
+    all_of,
+    bytes_in,
+    fields,
+    is_bytes,
+    message_in,
+    number_in,
+)
 from tests.support.binary_reports import BEGINNING, Kernel, block_of, field, put_together, value
 
 METRICS = (
@@ -82,8 +92,8 @@ def _launches(data: bytes) -> list[dict[str, Any]]:
     results: list[tuple[int, bytes]] = []
     while at < len(data):
         header, at = _sized(data, at)
-        names += [_words(one) for one in all_of(bytes_in(header, STRINGS), 1)]
-        process, end = number_in(bytes_in(header, PROCESS), 1, 32), at + number_in(header, PAYLOAD, 32)
+        names += [_words(one) for one in all_of(message_in(header, STRINGS), 1)]
+        process, end = number_in(message_in(header, PROCESS), 1, 32), at + number_in(header, PAYLOAD, 32)
         if all_of(header, 7) or all_of(header, 9) or end > len(data):
             raise ValueError("ranges, graphs, or a cut")
         count = number_in(header, SOURCES, 32) + number_in(header, RESULTS, 32)
@@ -117,9 +127,9 @@ def _row(message: bytes, names: list[str]) -> dict[str, Any]:
 
 
 def _shape(message: bytes, wanted: int) -> list[int] | None:
-    merged = b"".join(bytes(one) for one in all_of(message, wanted) if isinstance(one, bytes))
-    sides = [number_in(merged, side) for side in (1, 2, 3)]
-    is_whole = all(all_of(merged, side) for side in (1, 2, 3)) and max(sides) < 2**31
+    shape = message_in(message, wanted)
+    sides = [number_in(shape, side) for side in (1, 2, 3)]
+    is_whole = all(all_of(shape, side) for side in (1, 2, 3)) and max(sides) < 2**31
     return sides if is_whole else None
 
 
