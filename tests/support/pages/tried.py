@@ -16,9 +16,9 @@ HEAD = """# What was tried, case by case
 <!-- written by python -m tests.update_expectations -->
 
 Each row is a case of a nightly part (`.ci/run nightly` lists them) on the last commit of the code that it met: inputs,
-how many of them were read and compared where that is asked, findings on that commit, the day. A finding is mended with a
-test, and stays in its row until the case is tried again. "Not run" is what it says: no commit met the case yet. Of parts
-of tests, only what ran is listed.
+how many of them were read and compared where that is asked, findings on that commit, the day. The code of mutated and
+compared files is what the modules that read them load. A finding is mended with a test, and stays in its row until the case
+is tried again. "Not run" is what it says: no commit met the case yet. Of parts of tests, only what ran is listed.
 """
 OF_TESTS = "tests-"
 """The beginning of parts whose cases are files of tests, which come and go."""
