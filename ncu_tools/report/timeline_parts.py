@@ -36,10 +36,12 @@ class PartOfTimeline:
     def table(self, found: Timeline, *, whole: bool) -> Table:
         """The part as a table; `whole` with the columns for programs.
 
-        People see steps before the whole recording, and the process too if processes number their GPUs alike.
+        People see steps before the whole recording, and the process too if it tells rows apart that the GPU does not.
         """
         columns = (*self.columns, *self.more) if whole else self.columns
-        if not whole and GPU in columns and len({gpu.device for gpu in found.gpus}) < len(found.gpus):
+        numbers = [gpu.device if GPU in columns else None for gpu in found.gpus]
+        processes = {(gpu.process, number) for gpu, number in zip(found.gpus, numbers, strict=True)}
+        if not whole and len(set(numbers)) < len(processes):
             columns = (PROCESS._replace(spare=0), *columns)
         rows = list(self.rows(found))
         if not whole:

@@ -291,6 +291,14 @@ def test_names_cannot_act_on_a_terminal_or_a_page() -> None:
     assert json.loads(to_lanes(found))["traceEvents"]
 
 
+def test_waits_of_several_processes_are_told_apart_by_them_and_those_of_one_are_not() -> None:
+    waits = PARTS_OF_TIMELINE["waits"]
+    found = timeline(recording([Operation(0, 9), Operation(20, 30, process=8, device=1)]))
+    assert waits.table(found, whole=False).columns[0].name == "process"
+    one = timeline(recording([Operation(0, 9), Operation(20, 30, device=1)]))
+    assert waits.table(one, whole=False).columns[0].name == "call"
+
+
 @pytest.mark.slow
 def test_a_real_process_runs_it(sqlite: str) -> None:
     done = subprocess.run(
