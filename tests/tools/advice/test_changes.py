@@ -177,7 +177,7 @@ def test_compare_has_a_line_on_the_lever_that_was_pulled_as_advise_has_it_and_th
 
 @pytest.mark.slow
 @needs_shared_reports
-def test_of_several_levers_compare_names_the_one_that_was_said_to_bring_the_nearest_to_what_came(
+def test_compare_names_the_lever_whose_predicted_saving_is_nearest_to_the_measured_one(
     tmp_path: Path,
 ) -> None:
     folder = HISTORIES / "Swagatam1812__hpca-gpu-memory-profiling"

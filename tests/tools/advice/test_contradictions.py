@@ -52,7 +52,7 @@ def told(*launches: dict[str, float]) -> list[str]:
         ({LATENCY: 5.0, WAIT: 4.0, BARRIER: 2.0}, f"{STALLED.format('*')} (6) add up to more than {LATENCY} (5)"),
     ],
 )  # fmt: skip
-def test_counters_that_contradict_each_other_are_told_with_both_numbers(counters: dict[str, float], words: str) -> None:
+def test_contradicting_counters_are_reported_with_both_numbers(counters: dict[str, float], words: str) -> None:
     assert told(counters) == [words]
 
 
@@ -70,12 +70,12 @@ def test_counters_that_contradict_each_other_are_told_with_both_numbers(counters
         {},
     ],
 )
-def test_counters_that_agree_or_stand_alone_are_not_told(counters: dict[str, float]) -> None:
+def test_counters_that_agree_or_have_no_counterpart_are_not_reported(counters: dict[str, float]) -> None:
     assert told(counters) == []
 
 
 @pytest.mark.parametrize(("off", "is_told"), [(0.079, False), (0.081, True)])
-def test_counters_are_told_from_eight_per_cent_on(off: float, is_told: bool) -> None:
+def test_contradictions_are_reported_from_eight_per_cent_on(off: float, is_told: bool) -> None:
     for sign in (1, -1):
         assert bool(told({CYCLES: 100.0, SM_CYCLES: 100 * (1 + sign * off)})) == is_told
         assert bool(told({CYCLES: 100.0, TIME: 100 * (1 + sign * off), CLOCK: 1e9})) == is_told
@@ -99,7 +99,7 @@ def test_the_launch_that_contradicts_is_found_among_others() -> None:
 
 
 @given(st.floats(0, 100), st.floats(0, 100))
-def test_a_mean_within_its_extremes_is_never_told(one: float, other: float) -> None:
+def test_a_mean_between_minimum_and_maximum_is_no_contradiction(one: float, other: float) -> None:
     low, high = sorted((one, other))
     assert (
         told({"sm__cycles_active.min": low, "sm__cycles_active.avg": (low + high) / 2, "sm__cycles_active.max": high})

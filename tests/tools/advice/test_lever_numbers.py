@@ -106,14 +106,14 @@ class TestCoalescing:
         assert found.effect.waiting == waits(0.4, powers(8, self.FACTS["waiting"]))
 
     @pytest.mark.parametrize(("moved", "left"), [(2.0, 0.5), (8.0, 0.125), (16.0, 0.125), (1.0, 1.0), (0.5, 1.0)])
-    def test_leaves_of_dram_what_it_moved_too_much(self, moved: float, left: float) -> None:
+    def test_removes_the_excess_bytes_of_dram(self, moved: float, left: float) -> None:
         assert pulled("coalesce", self.of(dram_bytes=moved * 3200)).effect.work["dram"] == pytest.approx((left,) * 3)
 
     @pytest.mark.parametrize(
         ("passes", "requests", "shared", "left"),
         [(0.6, 0.2, 0.0, 6), (0.6, 0.2, 0.3, 2), (0.9, 0.2, 0.0, 8), (0.1, 0.6, 0.0, 1), (0.0, 0.2, 0.0, 8), (0.6, 0.0, 0.0, 8)],
     )  # fmt: skip
-    def test_leaves_of_l1_one_pass_for_two_requests_or_those_of_shared_memory(
+    def test_leaves_half_a_pass_over_l1_per_request_but_all_passes_of_shared_memory(
         self, passes: float, requests: float, shared: float, left: float
     ) -> None:
         kernel = self.of(wavefronts_busy=passes, requests_busy=requests, shared_busy=shared)
@@ -125,7 +125,7 @@ class TestCoalescing:
         assert not is_pulled("coalesce", self.of(ideal=800 / (least - 0.001)))
         assert is_absent("coalesce", measured(busy={"l2": 0.9}))
 
-    def test_leaves_dram_what_it_has_where_only_passes_over_l1_are_known(self) -> None:
+    def test_may_leave_dram_unchanged_where_only_passes_over_l1_are_known(self) -> None:
         found = pulled("coalesce", measured(busy={"l1": 0.9, "sm": 0.1, "dram": 0.2}))
         assert values(found) == [18]
         assert found.effect.work["dram"] == pytest.approx((1 / 18, 1.0, 1.0))
@@ -516,7 +516,7 @@ class TestTheGrid:
         ("per_sm", "key", "busy"),
         [(0.25, "split", 0.0), (0.49, "split", 0.0), (0.5, "split_little", 0.0), (0.9, "split_little", 0.0), (0.25, "split", 0.45)],
     )  # fmt: skip
-    def test_of_fewer_blocks_than_sms_leaves_what_they_or_memory_take(
+    def test_of_fewer_blocks_than_sms_saves_until_the_blocks_or_memory_limit(
         self, per_sm: float, key: str, busy: float
     ) -> None:
         found = pulled("grid-size", measured(busy={"l2": busy, "fma": 0.9}, blocks_per_sm=per_sm, waves=0.2))
@@ -541,9 +541,7 @@ class TestTheGrid:
             assert pulled("balance", kernel).nothing == "SMs have work alike"
 
     @pytest.mark.parametrize(("waves", "more"), [(0.25, 4.0), (0.8, 1.25), (0.01, 1 / 0.0234375)])
-    def test_of_small_blocks_grows_to_those_that_fit_and_at_best_with_their_threads(
-        self, waves: float, more: float
-    ) -> None:
+    def test_of_small_blocks_grows_until_the_warp_slots_are_full(self, waves: float, more: float) -> None:
         kernel = measured(busy={"l1": 0.3}, threads=9.0, blocks_per_sm=4.0, waves=waves, most_warps=48.0)
         found = pulled("grid-size", kernel)
         filled, exponents = 9.0 * 4 / (48 * 32), self.FACTS["split_little"]
@@ -927,7 +925,7 @@ class TestTilesInRegisters:
 class TestBankConflicts:
     FACTS = facts("conflicts")
 
-    def test_leave_passes_over_l1_by_those_of_shared_memory(self) -> None:
+    def test_save_passes_over_l1_in_proportion_to_those_of_shared_memory(self) -> None:
         numbers = {"shared_wavefronts": 1000.0, "shared_wavefronts_ideal": 200.0}
         stalls = {"short_scoreboard": 0.2, "mio_throttle": 0.1, "wait": 0.5}
         for shared, of_l1 in ((0.4, 0.5), (0.9, 1.0), (math.nan, self.FACTS["unknown_of_l1"])):
@@ -945,7 +943,7 @@ class TestBankConflicts:
         idle = pulled("pad-shared-memory", measured(busy={"l1": 0.0}, shared_busy=0.4, **numbers))
         assert idle.effect.work["l1"][0] == pytest.approx(1 - 0.8 * self.FACTS["unknown_of_l1"])
 
-    def test_of_passes_that_are_not_told_apart_may_be_fewer(self) -> None:
+    def test_are_bounded_where_passes_of_global_and_shared_memory_are_counted_together(self) -> None:
         kernel = measured(
             busy={"l1": 0.9}, wavefronts_busy=0.9, requests_busy=0.1, shared_static=4096.0, shared_dynamic=0.0
         )

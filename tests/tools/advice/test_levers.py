@@ -375,7 +375,7 @@ def test_l1_that_is_busier_than_the_sm_passes_each_request_many_times() -> None:
     assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.22, "dram": 0.1}, **tile)) == 0
 
 
-def test_sectors_that_l1_writes_to_l2_are_those_of_stores_where_no_local_memory_is_stored() -> None:
+def test_sectors_from_l1_to_l2_are_stores_where_no_local_memory_is_stored() -> None:
     def saved(sectors: float, local: float) -> float:
         stores: dict[str, Any] = {"store_requests": 100.0, "sectors_written_to_l2": sectors, "local_stores": local}
         return saved_by("coalesce", measured(busy={"dram": 0.3}, **stores))
@@ -436,7 +436,7 @@ def test_the_planted_fault_of_a_kernel_on_the_h100_is_the_first_lever(report: st
 
 
 @pytest.mark.parametrize("report", ["d01-wide-raw.csv", "d01-wide-raw-2022.csv"])
-def test_tensor_cores_are_busy_for_what_they_counted_where_no_pipe_was_collected(report: str) -> None:
+def test_the_share_of_tensor_cores_follows_from_their_flops_where_no_pipe_was_collected(report: str) -> None:
     kernels = advise(load(str(SAMPLES / report)).table).kernels
     found = next(one for one in kernels if "cutlass_80_tensorop_bf16" in one.kernel.name)
     assert found.kernel.bound == ("tensor", pytest.approx(137438953472 / (747208e-9 * 238878720000000), rel=1e-3))
@@ -460,7 +460,7 @@ def test_no_fault_is_named_where_strided_and_conflicts_run_without_theirs(report
         ("LakshyaSingh354__CudaCode/7aafec__stage1_reps_dot_product.ncu-rep.gz", "dot_prod_naive", "privatise-atomics", 0.96),
     ],
 )  # fmt: skip
-def test_the_first_lever_of_a_public_history_brought_what_was_said(
+def test_the_first_lever_of_a_public_history_saved_within_its_interval(
     report: str, kernel: str, first: str, real: float
 ) -> None:
     found = advice_of(str(HISTORIES / report), kernel).levers[0]

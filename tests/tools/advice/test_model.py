@@ -67,7 +67,7 @@ def test_the_throughput_of_a_whole_counts_only_where_no_part_is_as_busy() -> Non
     assert set(resources_that_count(kernel(memory=0.8, l2=0.3))) == {"memory", "l2"}
 
 
-def test_a_whole_of_which_the_busiest_part_is_unknown_falls_with_the_most_relieved_part() -> None:
+def test_a_throughput_with_unknown_busiest_part_falls_with_the_most_relieved_part() -> None:
     assert time_left(kernel(memory=1.0), Effect({"l2": HALF}), 1) == pytest.approx(0.5 / 0.9)
 
 
@@ -99,7 +99,7 @@ def test_a_kernel_follows_its_bound_by_the_square_of_how_busy_that_is() -> None:
     assert next_limit(kernel(), effect) == ""
 
 
-def test_a_kernel_of_unknown_bound_follows_half_what_was_relieved_and_half_its_waits() -> None:
+def test_a_kernel_of_unknown_bound_follows_half_its_relieved_resource_and_half_its_waits() -> None:
     for relieved, waiting in ((0.9, 0.4), (0.3, 0.8)):
         effect = Effect({"dram": Left.all(relieved), "l2": Left.all(1.0)}, Left.all(waiting))
         expected = 0.5 * max(relieved, waiting) + 0.5 * waiting
@@ -108,7 +108,7 @@ def test_a_kernel_of_unknown_bound_follows_half_what_was_relieved_and_half_its_w
     assert time_left(kernel(), Effect(waiting=HALF), 1) == pytest.approx(0.75)
 
 
-def test_what_a_lever_says_of_the_time_itself_is_held_to_the_floor_of_a_launch() -> None:
+def test_a_time_given_by_a_lever_is_no_less_than_the_floor_of_a_launch() -> None:
     effect = Effect(time=Left(0.1, 0.5, 0.9))
     assert [time_left(kernel(), effect, case) for case in range(3)] == [0.1, 0.5, 0.9]
     assert [time_left(kernel(3200.0), effect, case) for case in range(3)] == [0.5, 0.5, 0.9]
@@ -130,7 +130,7 @@ def test_a_whole_falls_with_its_most_relieved_part_or_by_its_own_work() -> None:
     assert time_left(whole, Effect({"dram": HALF}), 1) == pytest.approx(1)
 
 
-def test_two_effects_leave_the_product_of_both_or_what_the_stronger_leaves() -> None:
+def test_two_effects_multiply_or_the_stronger_one_counts() -> None:
     one = Effect({"dram": Left(0.5, 0.6, 0.7), "l2": HALF}, Left(0.4, 0.5, 0.6), Left(0.2, 0.3, 0.4))
     other = Effect({"dram": Left(0.4, 0.7, 0.8), "fma": HALF}, Left(0.5, 0.4, 0.9))
     both = effects_together(one, other)
@@ -158,7 +158,7 @@ class TestTheInterval:
         high = kept + facts["spread"] * (middle + 0.2 - kept) + above * min(1, (1 - kept) / calibration()["room"])
         assert found == pytest.approx((max(0, min(low, kept)), min(kept, 0.995), min(0.995, max(high, kept))))
 
-    def test_is_that_of_what_a_report_holds_of_the_kernel(self) -> None:
+    def test_follows_from_the_kind_of_report_that_the_kernel_is_from(self) -> None:
         stalled = MeasuredKernel("k", None, "8.0", None, None, 1, 1.0, stalls={"wait": 0.1})
         eight = kernel(**dict.fromkeys("abcdefgh", 0.1))
         assert [what_is_known(stalled, has_code=one) for one in (True, False)] == [CODE, FEW]

@@ -48,10 +48,10 @@ class TestBytesBySamples:
         ],
         ids=["a fifth of each sample ran nothing", "another had a tenth of it", "four samples are too few"],
     )  # fmt: skip
-    def test_are_not_said_otherwise(self, kernels: list[tuple[str, float, float]]) -> None:
+    def test_are_unknown_otherwise(self, kernels: list[tuple[str, float, float]]) -> None:
         assert sampled_bytes(timeline(kernels, [50.0] * 10), {0: 3000.0}) == {}
 
-    def test_are_none_where_reads_alone_were_sampled_or_the_peak_is_not_known(self) -> None:
+    def test_are_unknown_where_only_reads_were_sampled_or_the_peak_is_unknown(self) -> None:
         assert sampled_bytes(timeline([("k", 0, 9)], [50.0] * 9, "sampled_dram_read_pct"), {0: 3000.0}) == {}
         assert sampled_bytes(timeline([("k", 0, 9)], [50.0] * 9), {}) == {}
 

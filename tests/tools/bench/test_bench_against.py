@@ -134,7 +134,7 @@ class TestTheResults:
         assert row["reference_ns"] > 0
         assert 0 <= row["max_abs"] < 1e-6
 
-    def test_of_both_are_rows_of_the_sweep_too(self, folder: Path) -> None:
+    def test_of_both_functions_are_rows_of_the_sweep_too(self, folder: Path) -> None:
         from ncu_parsers.parquet.reader import read_bench
 
         assert against(folder, "k.py:scale", "--against", "k.py:doubled").code == 0
@@ -198,7 +198,7 @@ class TestTheResults:
         (folder / "out").rename(folder / "first")
         assert against(folder, "k.py:makes_its_own", "--against", "k.py:makes_others").code == 1
 
-    def test_of_a_closure_are_those_of_what_is_called(self, folder: Path) -> None:
+    def test_of_a_closure_are_the_results_of_the_called_function(self, folder: Path) -> None:
         assert against(folder, "k.py:scale", "--against", "k.py:closure").code == 0
 
     def test_include_the_gradients_of_the_inputs_where_the_backward_pass_is_timed(self, folder: Path) -> None:

@@ -51,7 +51,7 @@ class TestQuantities:
         (found,) = point_series([profiled], "n", ["time"]).rows
         assert found["time"] == 9e9
 
-    def test_flops_are_counted_ones_where_there_are_any_and_say_so(self, tmp_path: Path) -> None:
+    def test_flops_are_the_counted_ones_where_known_with_a_note(self, tmp_path: Path) -> None:
         path = made(tmp_path / "s", row(1, profiled_flops=3e6, profiled_by="ncu"))
         found = point_series([path], "n", ["flops"])
         assert (found.rows[0]["flops"], found.ys[0].title) == (3e6, "flops in FLOP (profiled_flops)")
@@ -99,7 +99,9 @@ class TestQuantities:
         assert ([one.name for one in found.ys], found.by) == (["time"], ["kind"])
 
     @pytest.mark.parametrize(("ys", "by", "option"), [(["time", "n"], [], "-y"), (["time"], ["n"], "--by")])
-    def test_what_is_behind_x_is_no_other_column(self, sweep: str, ys: list[str], by: list[str], option: str) -> None:
+    def test_the_column_on_x_is_refused_for_another_axis_or_series(
+        self, sweep: str, ys: list[str], by: list[str], option: str
+    ) -> None:
         with pytest.raises(WrongUsage, match=f"n is named after both -x and {option}"):
             point_series([sweep], "n", ys, by)
 

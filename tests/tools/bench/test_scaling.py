@@ -74,7 +74,7 @@ class TestExponents:
         assert fit is not None
         assert (fit.low, fit.high) == pytest.approx((solution[0] - reach, solution[0] + reach), rel=1e-5)
 
-    def test_is_of_means_and_that_of_medians_is_said_where_outliers_make_it_another(
+    def test_is_fitted_to_means_and_the_exponent_of_medians_is_noted_where_outliers_change_it(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         rows = [

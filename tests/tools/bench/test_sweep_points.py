@@ -57,7 +57,7 @@ def roofline_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str
     return found
 
 
-def test_the_flops_of_a_point_without_a_contraction_are_those_of_cuda_cores_and_said_to_be_of_all_operators() -> None:
+def test_flops_of_a_point_without_contractions_count_on_cuda_cores_with_a_note_that_all_operators_are_covered() -> None:
     softmax = row(expected_flops_basis="all operators")
     (one, other), notes = points_of_sweep(BenchRun("s", [softmax, row("two", expected_flops_basis="contractions")]))
     assert [point.table["flops_basis"][0].as_py() for point in (one, other)] == [

@@ -51,7 +51,7 @@ class TestMatching:
         names = [tuple(one and one.resources.name for one in two) for two in matched(base, new)]
         assert names == [("a", "a"), ("b", "b"), ("gone", None), (None, "new")]
 
-    def test_of_one_name_those_of_equal_code_go_together(self) -> None:
+    def test_pairs_kernels_of_equal_code_first_among_equal_names(self) -> None:
         base = [kernel("k", "x/k.cubin", code_digest="1"), kernel("k", "y/k.cubin", code_digest="2")]
         new = [kernel("k", "z/k.cubin", code_digest="2"), kernel("k", "w/k.cubin", code_digest="1")]
         assert [(one and one.path, other and other.path) for one, other in matched(base, new)] == [
@@ -90,7 +90,7 @@ class TestCode:
         assert answer["changes"] == []
         assert ran("compare", NEW, NEW).stdout.strip() == "kernels.sm_90.cubin: 12 kernels, 12 same code"
 
-    def test_that_differs_is_told_with_its_resources_and_classes(self) -> None:
+    def test_that_differs_is_listed_with_resources_and_kinds_of_instructions(self) -> None:
         rows = {row["kernel"]: row for row in json.loads(ran("compare", OLD, NEW, "--format", "json").stdout)["rows"]}
         assert {name for name, row in rows.items() if row["code_change"] == "changed"} == {"crowded", "quotient"}
         assert (rows["crowded"]["base_spills"], rows["crowded"]["new_spills"]) == (0, 520)

@@ -222,7 +222,7 @@ def test_a_launch_is_known_by_its_name_in_the_spelling_of_ncu(mangled: str, name
 
 @pytest.mark.nightly
 @needs_shared_reports
-def test_mangled_names_of_real_reports_stand_for_those_that_ncu_wrote() -> None:
+def test_mangled_names_in_real_reports_match_the_names_that_ncu_wrote() -> None:
     pairs = set[tuple[str, str]]()
     for report in reports_with_code():
         table = table_of(report)

@@ -280,7 +280,7 @@ class TestAMachineThatTheUserNames:
         assert {instruction for _, _, instruction in of_ampere} == {""}
 
 
-def test_the_source_of_a_dram_ceiling_says_its_clock_and_whether_the_bus_is_that_of_the_attributes() -> None:
+def test_the_source_of_a_dram_ceiling_says_its_clock_and_whether_the_bus_width_is_a_device_attribute() -> None:
     with_board = found(dram(1280, 1.215e9) | board(1.215e6, 5120), ns=1e6)
     (drawn,) = [ceiling for ceiling in with_board.drawn if ceiling.unit == "dram"]
     assert drawn.source == "report, device attributes, memory clock 1.22 GHz"

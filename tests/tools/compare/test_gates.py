@@ -328,7 +328,7 @@ class TestAChange:
     ) -> None:
         assert (change.outcome, change.growth, change.ratio) == (outcome, pytest.approx(growth), pytest.approx(ratio))
 
-    def test_that_is_not_known_is_said_to_be(self) -> None:
+    def test_that_is_unknown_says_so(self) -> None:
         assert sentence(Change("time", None, 5.0)) == "time not known -> 5 ns: not known, noise not known"
 
     def test_in_cycles_is_that_at_the_clock_of_the_base(self) -> None:
@@ -361,7 +361,7 @@ class TestTheWordsOfAChange:
     def test_have_as_many_digits_as_a_small_change_needs(self, fraction: float, text: str) -> None:
         assert signed(fraction) == text
 
-    def test_name_so_many_and_count_the_rest(self) -> None:
+    def test_name_the_first_few_and_count_the_rest(self) -> None:
         assert shortened(["a", "b", "c"], 3) == ["a", "b", "c"]
         assert shortened(["a", "b", "c", "d"], 3) == ["a", "b", "c", "and 1 more"]
 

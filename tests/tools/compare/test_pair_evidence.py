@@ -125,7 +125,7 @@ class TestSimilarNames:
         assert {name for name in told.values() if name is None} == set()
         assert set(pairs(versions(51, 1, SMALL), versions(51, 2, LARGE)).values()) == {None}
 
-    def test_pair_runs_of_which_one_alone_knows_ranges(self) -> None:
+    def test_pair_kernels_where_only_one_run_has_nvtx_ranges(self) -> None:
         found = pairs([K("norm_v1", SMALL, ("a",)), K("y")], [K("norm_v2", LARGE), K("y")])
         assert found["norm_v1", "norm_v2"] == "similar name (norm), only candidate"
 
@@ -136,7 +136,7 @@ class TestSimilarNames:
             ("gemm_v2", "gemm_v4"): "similar name (gemm), closest",
         }
 
-    def test_do_not_pair_one_with_what_became_two(self) -> None:
+    def test_do_not_pair_a_kernel_that_was_split_in_two(self) -> None:
         assert set(pairs([K("add_bias_relu")], [K("add_bias", LARGE), K("relu", LARGE)]).values()) == {None}
 
     @pytest.mark.parametrize(

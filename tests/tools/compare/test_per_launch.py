@@ -396,7 +396,7 @@ class TestIntervalsOfIterations:
             )
         ]
 
-    def test_hold_for_what_iterations_and_not_launches_differ_by(self) -> None:
+    def test_cover_the_variation_between_iterations_and_not_only_between_launches(self) -> None:
         base, new = self.run(1.0), self.run(1.03)
         found = compared(base, new)
         for change in (found.total.changes["time"], *(one.changes["time"] for one in found.kernels)):

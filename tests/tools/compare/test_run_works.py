@@ -155,7 +155,7 @@ class TestListCodes:
         assert [values[code] for code in codes.tolist()] == expected
         assert len(values) == len(set(values))
 
-    def test_of_texts_with_nulls_and_of_missing_columns(self) -> None:
+    def test_number_the_lists_of_a_column_and_are_none_of_a_missing_one(self) -> None:
         paths = pa.table({"nvtx_path": pa.chunked_array([pa.array([["a", "b"], None, ["a", None], ["a", "b"]])])})
         codes, values = list_codes(paths, "nvtx_path")
         assert [values[code] for code in codes.tolist()] == [("a", "b"), None, ("a", None), ("a", "b")]

@@ -54,7 +54,7 @@ class TestTheLimit:
         lower = of({**BUSY, "l2/L2/lts__throughput": 0.7, "memory_busy": 0.57}, by_ncu=False)
         assert lower.text == "no cause stands out: busiest is L2, at 70 %"
 
-    def test_is_that_of_the_busiest_resource_that_is_proven(self) -> None:
+    def test_is_the_busiest_resource_that_a_page_of_the_report_names(self) -> None:
         """Strided reads on an H100 keep DRAM at 84 %, and L2 at 93 % by a part that no page shows."""
         found = of({**BUSY, "l2/L2/lts__throughput": 0.93, "dram/DRAM/dram__throughput": 0.84, "memory_busy": 0.84})
         assert found.text == "DRAM bound: at 84 % of its peak"
@@ -209,7 +209,7 @@ class TestCauses:
         (cause,) = [cause for cause in found.causes if cause.rule == "partial wave"]
         assert list(cause.evidence[0].metrics) == ["NVIDIA's rule SOLBottleneck"]
 
-    def test_of_a_wave_that_is_not_full_stand_instead_of_those_that_follow_from_it(self) -> None:
+    def test_of_a_partial_wave_replace_the_causes_that_follow_from_it(self) -> None:
         """What a partial wave leaves of the occupancy is achieved occupancy that lacks, too."""
         known = {"waves": 0.5, "achieved": 0.4, **self.PARTIAL}
         assert set(costs(of(known))) == {"partial wave"}

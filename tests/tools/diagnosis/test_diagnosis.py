@@ -270,7 +270,7 @@ class TestOtherWaste:
         found = diagnosed({f"derived__{name}_excessive": 40.0, name: 100.0}, self.QUIET)
         assert costs(found) == {"bank conflicts": 0.2}
 
-    def test_is_ruled_out_by_the_resource_that_keeps_its_work_not_by_the_one_that_loses_it(self) -> None:
+    def test_is_ruled_out_by_the_busiest_resource_whose_work_stays(self) -> None:
         """Without half of its wavefronts the L1 data pipe, the busiest, would be the idlest: the ADU pipe limits."""
         name = "memory_l1_wavefronts_shared"
         busy = {f"l1tex__data_pipe_lsu_wavefronts{ELAPSED}": 99.0, f"sm__inst_executed_pipe_adu{ELAPSED}": 96.0}

@@ -112,7 +112,7 @@ def test_slices_of_l2_that_are_all_busy_or_all_idle_are_no_cause() -> None:
         assert "one L2 slice" not in {*(one.rule for one in found.causes), *(one.rule for one in found.ruled_out)}
 
 
-def test_conflicts_are_known_by_those_of_loads_and_of_stores(where: str) -> None:
+def test_bank_conflicts_follow_from_conflicts_of_loads_and_stores(where: str) -> None:
     found = diagnosed(OF_ACCESSES, ns=76500.0) if where == "built here" else in_file("09a_conflicts_op_ld.csv")
     assert found.causes[0].says == (
         "bank conflicts: 94 % of the shared-memory wavefronts are added by them, 97 % of those of loads and < 1 % of "

@@ -78,7 +78,7 @@ class TestAGrid:
     ) -> None:
         assert same(follows(known)["grid_occupancy"], occupancy)
 
-    def test_lacks_what_its_occupancies_lack(self) -> None:
+    def test_lacks_the_difference_between_its_occupancies(self) -> None:
         found = follows({"waves": 0.5, "theoretical": 0.8, "achieved": 0.6, "empty_sms": 0.0})
         assert same(found["grid_occupancy_missing"], 0.6)
         assert same(found["theoretical_missing"], 0.2)
@@ -112,7 +112,7 @@ class TestAccesses:
         assert same(follows(known)["unused_load_bytes"], unused)
         assert same(follows(known)["unused_bytes"], unused)
 
-    def test_waste_what_the_worse_of_loads_and_stores_does(self) -> None:
+    def test_waste_as_much_as_the_worse_of_loads_and_stores(self) -> None:
         assert follows({"used_load_bytes": 24.0, "used_store_bytes": 8.0})["unused_bytes"] == 0.75
         assert follows({"used_store_bytes": 8.0})["unused_bytes"] == 0.75
 
@@ -313,7 +313,7 @@ class TestBusyResources:
         assert none_can_be_busier(known, busy_resources(known, row)) is certain
 
     @pytest.mark.parametrize(("whole", "title"), [(0.835, "LSU"), (0.85, "L1")])
-    def test_are_a_unit_as_a_whole_only_where_that_is_above_every_part_of_it(self, whole: float, title: str) -> None:
+    def test_name_the_whole_unit_only_where_it_is_busier_than_each_of_its_parts(self, whole: float, title: str) -> None:
         (found,) = busy_resources({"l1/L1/l1tex__throughput": whole, "l1/LSU/l1tex__data_pipe": 0.83}, kernel())
         assert found.title == title
 
@@ -454,7 +454,7 @@ class TestConditions:
             assert not holds({"q": value}, {"q": limits})
             assert failing({"q": value}, {"q": limits}) == ["q"]
 
-    def test_are_neither_held_nor_failed_by_what_is_not_known(self) -> None:
+    def test_neither_hold_nor_fail_on_unknown_quantities(self) -> None:
         conditions = {"q": {"at_least": 0.5}}
         for known in ({}, {"q": math.nan}):
             assert (holds(known, conditions), failing(known, conditions), unknown(known, conditions)) == (

@@ -134,7 +134,9 @@ def of_each_kind(runs: int, count: int, seed: int) -> Floats:
 
 
 @pytest.mark.parametrize(("runs", "count", "watched"), [(70, 40, 3.0), (16, 150, 1.0), (16, 150, 11.0)])
-def test_alarms_of_many_series_at_once_are_those_of_each_alone(runs: int, count: int, watched: float) -> None:
+def test_alarms_of_many_series_at_once_equal_the_alarms_of_each_series_alone(
+    runs: int, count: int, watched: float
+) -> None:
     logs = of_each_kind(runs, count, runs)
     each = np.ones(count)
     together = first_alarms(logs, OF_OTHERS * each, FLOOR * each, watched * each)

@@ -34,7 +34,7 @@ def launch(**columns: float | None) -> pa.Table:
     })  # fmt: skip
 
 
-def test_least_mean_and_most_over_units_give_what_the_slowest_costs() -> None:
+def test_minimum_mean_and_maximum_over_units_give_the_cost_of_the_slowest() -> None:
     (found,) = balances(
         launch(sm__cycles_active__min=50, sm__cycles_active__avg=75, sm__cycles_active__max=100, sm__inst__max=3)
     )

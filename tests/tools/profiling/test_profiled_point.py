@@ -65,7 +65,7 @@ def test_counters_asked_for_by_name_or_pattern_are_kept_with_their_unit(launches
     assert name in counted(launches, ("dram__bytes*",))["metric_values"]
 
 
-def test_what_is_no_sum_is_a_mean_over_the_time_of_launches(launches: Any) -> None:
+def test_quantities_that_do_not_add_up_are_means_weighted_by_time(launches: Any) -> None:
     name = "sm__cycles_elapsed.avg.per_second"
     times, values = floats(launches, "duration_ns"), floats(launches, name)
     assert counted(launches, (name,))["metric_values"][name] == pytest.approx(np.average(values, weights=times))

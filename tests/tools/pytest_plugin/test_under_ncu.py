@@ -125,7 +125,7 @@ def launches(*names: str) -> list[Launch]:
     return [one for name in names for one in counted(name, 10.0, instructions=1000, registers=40)]
 
 
-def test_counts_are_those_of_one_call() -> None:
+def test_counts_are_per_call() -> None:
     found = counts_of(table(*launches(*("gemm", "relu") * CALLS)))
     assert found == {"launches": 2, "instructions": 2000, "registers": 40}
 

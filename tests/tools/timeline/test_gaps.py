@@ -110,13 +110,13 @@ def test_an_operation_that_was_queued_before_the_gap_is_no_fault_of_the_host() -
     assert causes([Operation(0, 100), Operation(103, 200, calls=1)], calls) == {"queued": 3}
 
 
-def test_one_that_starts_much_later_than_it_was_queued_waits_for_something_else() -> None:
+def test_an_operation_that_starts_long_after_it_was_queued_waits_for_a_dependency() -> None:
     calls = [Call(10, 20, correlation=1)]
     found = causes([Operation(0, 100), Operation(5 * MS, 6 * MS, calls=1)], calls)
     assert found == {"dependency": 5 * MS - 100}
 
 
-def test_so_does_one_whose_call_returned_long_before_it_started() -> None:
+def test_an_operation_that_starts_long_after_its_call_returned_waits_for_a_dependency() -> None:
     calls = [Call(90, 150, correlation=1)]
     found = causes([Operation(0, 100), Operation(5 * MS, 6 * MS, calls=1)], calls)
     assert found == {"launch": 50, "dependency": 5 * MS - 150}

@@ -34,7 +34,7 @@ def test_02a_a_table_that_stands_twice_counts_once() -> None:
     assert (row["launches"], row["time_total_ns"]) == (1000, 1_250_000)
 
 
-def test_02b_two_runs_are_said_to_be_two() -> None:
+def test_02b_two_runs_in_one_row_are_noted() -> None:
     notes = load(given_fault("02b_two_runs_one_row.md")).notes
     assert any("as of 2 runs" in note and "1.25 µs and 380 µs" in note for note in notes)
 
@@ -81,7 +81,7 @@ def test_10_kernels_with_words_that_are_no_json_are_read() -> None:
     assert "ends early" not in notes
 
 
-def test_11_clocks_that_disagree_are_said_to_and_gaps_have_no_cause() -> None:
+def test_11_disagreeing_clocks_are_noted_and_gaps_have_no_cause() -> None:
     whole = found_in("11_kernels_before_launch.json").gpus[0].whole
     assert set(whole.causes) == {"unknown"}
     assert "the clocks of GPU and host disagree" in said_of("11_kernels_before_launch.json")

@@ -43,7 +43,7 @@ def test_a_union_holds_every_moment_once_and_its_intervals_are_apart(some: Pairs
 
 
 @given(pairs, pairs)
-def test_intersection_union_and_difference_are_those_of_sets(one: Pairs, other: Pairs) -> None:
+def test_intervals_have_the_intersection_union_and_difference_of_sets(one: Pairs, other: Pairs) -> None:
     here, there = interval_set(one), interval_set(other)
     assert moments(here & there) == moments(here) & moments(there)
     assert moments(here | there) == moments(here) | moments(there)
@@ -92,7 +92,7 @@ def test_sets_that_are_made_in_blocks_hold_the_same_moments(some: Pairs, others:
 
 
 @given(st.lists(pairs, max_size=4))
-def test_moments_in_one_set_only_are_those_that_no_other_has(some: list[Pairs]) -> None:
+def test_moments_in_one_set_only_are_in_no_other(some: list[Pairs]) -> None:
     of_each = [moments_of(one) for one in some]
     found = moments(IntervalSet.only_in_one([interval_set(one) for one in some]))
     assert found == {at for one in of_each for at in one if sum(at in other for other in of_each) == 1}

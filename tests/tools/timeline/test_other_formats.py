@@ -50,7 +50,7 @@ def test_hotspots_sum_to_the_time_of_the_events(file: Path, group: str) -> None:
     assert total == TIMES[file.name.partition(".")[0]]
 
 
-def test_the_timeline_has_every_gpu_and_what_it_did(file: Path) -> None:
+def test_the_timeline_has_a_step_of_every_gpu(file: Path) -> None:
     gpus = {row["gpu"] for row in rows(file, "timeline", "--part", "steps")}
     assert gpus == ({0, 1} if file.name.startswith("results") else {0})
 

@@ -175,7 +175,7 @@ def test_without_sizes_a_long_collective_is_no_outlier_but_unknown() -> None:
     assert (one.count, one.longest_ns, one.outliers) == (4, 5000, None)
 
 
-def test_a_stream_alone_and_one_that_overlaps() -> None:
+def test_streams_have_busy_and_alone_times() -> None:
     made = recording([Operation(0, 100), copy(100, 150, 1), copy(20, 60, 1, stream=8), Operation(150, 200)])
     streams = {one.stream: one for one in timeline(made).gpus[0].streams}
     assert (streams[7].busy_ns, streams[7].alone_ns, streams[7].in_line_ns) == (200, 160, 50)

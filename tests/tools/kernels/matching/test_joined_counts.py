@@ -188,7 +188,7 @@ def test_what_is_missing_is_said_of_the_side_that_lacks_it(ours: list[str], thei
 
 
 class TestNotes:
-    def test_are_none_but_that_on_ceilings_where_all_is_as_it_should_be(self) -> None:
+    def test_are_absent_but_for_ceilings_where_both_sides_match(self) -> None:
         assert join(counts(counted()), timeline(timed())).notes == [ABOUT_CEILINGS]
 
     def test_name_the_column_that_differs_most_and_by_how_much_of_the_larger(self) -> None:

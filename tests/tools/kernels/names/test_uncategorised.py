@@ -30,7 +30,7 @@ def test_the_share_and_the_largest_names_are_said() -> None:
     )
 
 
-def test_kinds_that_are_known_are_told_from_names_that_say_nothing() -> None:
+def test_recognised_kinds_without_a_category_are_named() -> None:
     launches = table(launch(FFT, ns=25.0), launch("sgemm", ns=75.0))
     assert notes_on_other(launches) == ["25.0 % of the time is of kinds that are no category: FFT 25.0 %"]
 

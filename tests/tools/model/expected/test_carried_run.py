@@ -50,7 +50,7 @@ def expected(machine: str) -> float:
     return float(expected_times(rows, find_machine(machine), shipped()).expected_us[0])
 
 
-def test_a_product_takes_its_expected_time_there_and_a_part_of_what_it_was_off_here() -> None:
+def test_a_product_takes_its_expected_time_there_scaled_by_a_part_of_its_deviation_here() -> None:
     (row,) = carried(GEMM)
     assert row.expected_ns is not None
     off = (400 / expected("h100-sxm")) ** WITHIN

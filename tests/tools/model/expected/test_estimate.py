@@ -153,7 +153,7 @@ def own(tmp_path: Path) -> str:
         ("closure", 16 * 32 + 32 * 8 + 16 * 8),
     ],
 )
-def test_bytes_of_a_model_hold_what_it_returns_once_unless_a_layer_or_an_input_held_it(
+def test_bytes_of_a_model_count_its_result_once_unless_a_layer_or_an_input_holds_it(
     own: str, target: str, elements: int
 ) -> None:
     (row,) = rows(f"{own}:{target}", "--phase", "forward")

@@ -137,7 +137,7 @@ def test_a_tile_that_gives_less_than_was_measured_is_no_cause() -> None:
     assert "padding to tile size (the tile of 128x64 gives 1.000, but measured 1.431)" in found.sentences[1]
 
 
-def test_what_a_tile_leaves_has_no_known_cause() -> None:
+def test_flops_beyond_the_tile_have_no_known_cause() -> None:
     found = explain(of_operator(STEM, *CONVOLUTION, tensor=80564191232.0, more=2e10, fadd=0.0))
     assert found.fitting == ("padding", "beside products")
     hidden = of_operator("conv2d_c1_k1_nchw_shmem_tiling", "convolution", "32x128x56x56 128x1x3x3", 231211008.0,

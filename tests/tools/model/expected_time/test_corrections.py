@@ -66,9 +66,7 @@ def test_a_single_outlier_among_many_hardly_moves_the_table() -> None:
 
 
 @pytest.mark.parametrize(("off", "learnt_from"), [(0.2, 0.2), (-0.2, -0.2), (5.0, 1.0), (-5.0, -1.0)])
-def test_a_corner_learns_the_mean_held_to_none_by_the_ridge_and_less_from_what_it_does_not_explain(
-    off: float, learnt_from: float
-) -> None:
+def test_a_corner_learns_its_mean_shrunk_by_the_ridge_and_weighs_outliers_less(off: float, learnt_from: float) -> None:
     count, ridge, weight, found = 6, 2.0, 1.0, 0.0
     for _ in range(3):
         found = weight * count * learnt_from / (weight * count + ridge)

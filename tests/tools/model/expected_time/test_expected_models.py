@@ -120,7 +120,7 @@ def test_a_model_takes_the_longer_of_its_gpu_and_its_host() -> None:
     assert short == pytest.approx(100 * MODEL.numbers["host_us"].start, rel=0.01)
 
 
-def test_a_gpu_that_was_not_measured_has_the_quickest_host_of_those_that_were() -> None:
+def test_a_gpu_without_measurements_has_the_quickest_measured_host() -> None:
     place = list(MODEL.numbers).index("host_us")
     found = shipped().basis("model", find_machine("b200"), "bf16", ", eager").logs[place]
     alike = [one for one in shipped().entries if (one.kind, one.dtype) == ("model", "bf16, eager")]

@@ -75,7 +75,7 @@ class TestARow:
             ({"writes": ["2"]}, "writes is 2, which is neither 0 nor 1"),
         ],
     )
-    def test_of_attention_that_there_is_not_has_a_reason(self, change: dict[str, list[str]], reason: str) -> None:
+    def test_of_impossible_attention_has_a_reason(self, change: dict[str, list[str]], reason: str) -> None:
         attention = {"op": ["attention_context"], "batch": ["4"], "heads": ["32"], "head_dim": ["128"], "query": ["64"]}
         rows = operator_rows({"dtype": ["bf16"], **attention, **change})
         assert rows.failed.tolist() == [reason]
@@ -280,7 +280,7 @@ class TestAFileOfLearntTimes:
                 continue
             assert all(len(one.logs) == 15 for one in found.entries)
 
-    def test_of_the_users_takes_the_place_of_what_ships(self) -> None:
+    def test_of_the_user_replaces_the_shipped_one(self) -> None:
         one = shipped().entries[0]
         mine = Learnt(
             (LearntEntry("gemm", one.machine, one.dtype, 20, one.logs + np.log(2), None, ((0.0, -0.1, 0.1),)),)

@@ -36,7 +36,7 @@ def assert_changed(graph: StepGraph, change: Change, expected: ReplayTimes) -> N
 
 
 @given(recordings(), st.floats(0, 2))
-def test_a_factor_of_a_kind_of_time_is_that_of_all_of_it_and_of_nothing_else(found: Activity, factor: float) -> None:
+def test_a_factor_on_a_kind_of_time_scales_all_of_it_and_nothing_else(found: Activity, factor: float) -> None:
     graph = step_graph(found)
     graph.rest[graph.first_of_streams] = 7 * US  # work from before the recording
     for node in range(len(graph)):
@@ -158,7 +158,7 @@ class TestSavings:
         assert (none.low_ns, none.likely_ns, none.high_ns) == (5 * US, None, 30 * US)
         assert WhatIf("", least, least, most).readings == [least, most]
 
-    def test_of_a_step_that_does_the_work_of_two_are_those_of_one(self) -> None:
+    def test_of_a_step_that_does_the_work_of_two_are_given_per_old_step(self) -> None:
         (one,) = savings(self.GRAPH, [replace(WhatIf.of("", unchanged), times=2.0)])
         assert (one.low_ns, one.likely_ns, one.high_ns) == (80.5 * US, (80.5 + 100.5) / 2 * US, 100.5 * US)
         both = replace(WhatIf.of("a", self.shorter(20 * US)), times=2.0) & replace(WhatIf.of("b", unchanged), times=1.5)
@@ -166,7 +166,7 @@ class TestSavings:
         assert (both.title, both.times) == ("a, b", 3)
         assert two.high_ns == pytest.approx(201 * US - 181 / 3 * US)
 
-    def test_of_several_changes_at_once_are_those_of_one_behind_the_other(self) -> None:
+    def test_of_several_changes_at_once_equal_one_change_after_the_other(self) -> None:
         ten, twenty = WhatIf.of("", self.shorter(10 * US)), WhatIf("", unchanged, None, self.shorter(20 * US))
         (one,) = savings(self.GRAPH, [ten & twenty])
         assert (one.low_ns, one.likely_ns, one.high_ns) == (10 * US, None, 30 * US)

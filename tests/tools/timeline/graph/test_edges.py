@@ -318,7 +318,7 @@ class TestEvents:
         found = self.two_streams(Call(10 * US, 11 * US, "cudaStreamWaitEvent", thread=71))
         assert step_graph(found).inferred == 1
 
-    def test_what_follows_a_graph_waits_for_its_nodes_on_a_stream_of_their_own(self) -> None:
+    def test_operations_after_a_graph_wait_for_its_nodes_on_other_streams(self) -> None:
         found = recording(
             [Operation(10 * US, 20 * US, "before", 1, stream=7), Operation(40 * US, 510 * US, "node", 2, stream=164),
              Operation(513 * US, 600 * US, "behind", 3, stream=7)],
@@ -461,7 +461,7 @@ def test_nodes_that_run_beside_each_other_on_one_stream_are_lanes() -> None:
     assert saved(found, "long", 0.5) == (145, 145)
 
 
-def test_what_follows_a_graph_waits_for_all_of_its_lanes() -> None:
+def test_operations_after_a_graph_wait_for_all_of_its_lanes() -> None:
     """The next launch of the stream starts on the lane that is free first, and still waits for the other one."""
     found = recording(
         [Operation(10 * US, 300 * US, "long", 1), Operation(12 * US, 40 * US, "beside", 1),

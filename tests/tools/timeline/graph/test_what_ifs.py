@@ -65,7 +65,7 @@ class TestWhatIfs:
         (one,) = asked(step(), "kernels=10us")
         assert one.low_ns == one.high_ns == 50 * US
 
-    def test_of_what_is_gone_leave_open_how_much_host_code_goes_with_it(self) -> None:
+    def test_that_remove_a_call_are_bounded_by_the_call_and_its_operator(self) -> None:
         (one,) = asked(step(), "aten::mm=0")
         assert one.low_ns == 10 * US  # the call
         assert one.high_ns == 72 * US  # its operator

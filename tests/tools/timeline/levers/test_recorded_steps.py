@@ -117,7 +117,7 @@ def test_a_stream_that_waited_while_its_gpu_ran_something_recorded_cuts_nothing(
     assert recorded_steps(behind_earlier_work(first_ends=15 * MS)).name == "recording"
 
 
-def test_what_one_gpu_waits_for_cuts_nothing_where_another_works_meanwhile() -> None:
+def test_a_wait_of_one_gpu_cuts_nothing_where_another_works_meanwhile() -> None:
     waiting = behind_earlier_work()
     device = waiting.operations.device.copy()
     begin, end = waiting.operations.start.copy(), waiting.operations.end.copy()
