@@ -33,7 +33,6 @@ from ncu_parsers.binaries.code_files import CodeReading, kernels_in
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.launches.launch_view import report_of
 from ncu_parsers.launches.nsys import nsys_sqlite
-from ncu_parsers.launches.nsys import operations as nsys_operations
 from ncu_parsers.ncu.instructions.read import read_instructions, source_files
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 from ncu_parsers.ncu_rep.contents import contents_of
@@ -55,6 +54,7 @@ from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.timelines.activity.activity import Activity, GpuOperations
+from ncu_parsers.timelines.nsys.nsys_activity import ACTIVITIES
 from ncu_parsers.warp_ranges.warp_trace import MISSING
 
 from ncu_tools.advice.history import LoggedChange, append
@@ -230,7 +230,7 @@ def nsys_cells(data: bytes, thorough: bool) -> None:
         found = _read_at_once(path)
     hold_table(table_of(found))
     assert not (tables.floats(table_of(found), "duration_ns") < 0).any()
-    hold_lines(found, sum(len(timeline.get(table, ())) for table in nsys_operations.ACTIVITIES.values()))
+    hold_lines(found, sum(len(timeline.get(table, ())) for table in ACTIVITIES.values()))
 
 
 def _change_rows(tables: dict[str, list[Row]], choices: Choices) -> None:

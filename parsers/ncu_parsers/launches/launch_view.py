@@ -155,7 +155,7 @@ class _LaunchView:
         if found.as_written is not None:
             operations, fact = operations.at(found.as_written), fact[found.as_written]
         self._operations, self._fact = operations, fact
-        self._durations = (operations.end - operations.start).astype(np.float64)
+        self._durations = operations.durations
         self._exclusive = exclusive_times(operations)
         call = launching_call(operations, found.calls)
         self._thread = np.append(found.calls.thread, MISSING)[call]

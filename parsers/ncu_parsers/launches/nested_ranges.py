@@ -31,35 +31,42 @@ OUTSIDE, CUT = 0, -2
 
 
 class HostCall(NamedTuple):
-    """Meaning of a range: an operator with its inputs, a user's annotation, or a module."""
+    """Meaning of a range: an operator with its inputs, a user's annotation, or a module; and its domain, if known."""
 
     kind: str
     name: str
     inputs: RecordedInputs = RecordedInputs()
+    domain: str | None = None
 
 
 def host_call(label: RangeLabel) -> HostCall | None:
     """The call that a range stands for; None if it says nothing about launches, as most Python functions."""
     if label.kind == activity.OPERATOR:
-        return HostCall(OPERATOR, label.name, RecordedInputs(*(label.inputs or ())))
+        return HostCall(OPERATOR, label.name, RecordedInputs(*(label.inputs or ())), label.domain)
     if label.kind == activity.ANNOTATION and label.name.startswith(PATH_PREFIX):
         return HostCall(MODULE_PATH, label.name.removeprefix(PATH_PREFIX))
     if label.kind in (activity.NVTX, activity.ANNOTATION):
-        return HostCall(ANNOTATION, label.name)
+        return HostCall(ANNOTATION, label.name, domain=label.domain)
     if label.kind == activity.PYTHON and label.name.startswith(MODULE_PREFIX):
         return HostCall(MODULE, label.name.removeprefix(MODULE_PREFIX))
     return None
 
 
 class Context(NamedTuple):
-    """Program position of a row from the ranges around it, outermost first."""
+    """Program position of a row from the ranges around it, outermost first.
+
+    Ranges with a known domain are `labels`, domain and name, and nothing else.
+    """
 
     annotations: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     is_backward: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
 
     def within(self, call: HostCall) -> Context:
         """The context inside a range."""
+        if call.domain is not None:
+            return self._replace(labels=(*self.labels, (call.domain, call.name)))
         if call.kind == ANNOTATION:
             return self._replace(annotations=(*self.annotations, call.name))
         if call.kind == MODULE_PATH:
@@ -153,11 +160,12 @@ class NestedRanges:
 
     `calls` are the meanings of labels. `above` is the index of the parent range, `operator` the index of the innermost
     operator that is or encloses the range, -1 for none; `context` is the code of the enclosing context, the range
-    included; `reach` is the earliest end of the range and its ancestors. Thread i of `owners` has the ranges from
-    `begins[i]` to `begins[i + 1]`. Raises `memory.TooBig`, naming the recording `name`, beyond the memory limit.
+    included; `last` is the last moment at which the range is open, `until` ns before its end; `reach` is the earliest
+    one of the range and its ancestors. Thread i of `owners` has the ranges from `begins[i]` to `begins[i + 1]`. Raises
+    `memory.TooBig` beyond the memory limit for a recording that is read at once, whose `name` it says.
     """
 
-    def __init__(self, ranges: HostRanges, name: str = "the trace") -> None:
+    def __init__(self, ranges: HostRanges, name: str | None = "the trace", *, until: int = 0) -> None:
         told = [host_call(label) for label in ranges.labels]
         self.calls = [one or HostCall(ANNOTATION, "") for one in told]
         self.owners, self.contexts = ranges.owners, Contexts()
@@ -170,9 +178,11 @@ class NestedRanges:
         mine = ranges.at(rows)
         self.start, self.end, self.call, self.number = mine.start, mine.end, mine.label, mine.sequence
         self.above, self.operator, self.context = np.full((3, len(rows)), -1, np.int32)
-        self.reach = self.end.copy()
+        self.last = self.end - until
+        self.reach = self.last.copy()
         for begin, end in pairwise(self.begins.tolist()):
-            memory.require_memory(name)
+            if name is not None:
+                memory.require_memory(name)
             self._nest(slice(begin, end))
         self._forward: ForwardOperators | None = None
 
@@ -185,7 +195,7 @@ class NestedRanges:
             return
         base, nesting = thread.start, Nesting(self.start[thread], self.end[thread])
         is_operator = np.array([call.kind == OPERATOR for call in self.calls], np.bool_)
-        stays = is_operator & ~np.array([call.name.startswith(BACKWARD_PREFIX) for call in self.calls], np.bool_)
+        stays = np.array([Context().within(call) == Context() for call in self.calls], np.bool_)
         for depth, level in enumerate(nesting.levels):
             places, codes = level + base, self.call[level + base]
             around = np.full(len(places), OUTSIDE)
@@ -193,7 +203,7 @@ class NestedRanges:
                 above = nesting.parent[level] + base
                 around = self.context[above].astype(np.int64)
                 self.above[places], self.operator[places] = above, self.operator[above]
-                self.reach[places] = np.minimum(self.reach[above], self.end[places])
+                self.reach[places] = np.minimum(self.reach[above], self.last[places])
             mine = places[is_operator[codes]]
             self.operator[mine] = mine
             self.context[places] = around if depth < DEEPEST else CUT
@@ -277,7 +287,7 @@ class NestedRanges:
     def steps(self) -> list[tuple[int, int, int]]:
         """Start, end and number of every profiler step. Steps hold for all threads."""
         numbers = {}
-        for code, (kind, name, _) in enumerate(self.calls):
+        for code, (kind, name, *_) in enumerate(self.calls):
             number = name.removeprefix(STEP_PREFIX)
             if kind == ANNOTATION and number != name and number.isdecimal() and len(number) < 10:
                 numbers[code] = int(number)
@@ -285,14 +295,14 @@ class NestedRanges:
         return sorted((int(self.start[at]), int(self.end[at]), numbers[self.call[at]]) for at in places)
 
     def open_at(self, owner: int, moments: Integers) -> tuple[Integers, dict[int, list[int]]]:
-        """Index of the innermost range open on a thread at each moment, start and end included; -1 for none.
+        """Index of the innermost range open on a thread at each moment; -1 for none.
 
         The dictionary maps an index into `moments` to the open ranges, outermost first and at most `DEEPEST` + 1, where
         these are not all ancestors of the innermost one. `moments` ascend.
         """
         thread = slice(*self.begins[owner : owner + 2].tolist())
         parent = np.maximum(self.above[thread] - thread.start, -1)
-        found = innermost(self.start[thread], self.end[thread], parent, moments)
+        found = innermost(self.start[thread], self.last[thread], parent, moments)
         there = np.flatnonzero(found >= 0)
         found[there] += thread.start
         places = found[there]
@@ -309,7 +319,7 @@ class NestedRanges:
         while place >= 0 and len(found) <= DEEPEST:
             found.append(place)
             above = before = int(self.above[place])
-            while above >= 0 and self.end[above] < moment:
+            while above >= 0 and self.last[above] < moment:
                 above = skipped.get(above, int(self.above[above]))
             while before != above:
                 skipped[before], before = above, skipped.get(before, int(self.above[before]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from ncu_parsers.launches.host_ranges import DEEPEST
 from ncu_parsers.launches.nested_ranges import CUT, OUTSIDE, NestedRanges
-from ncu_parsers.timelines.activity.activity import MISSING, ApiCalls, Integers
+from ncu_parsers.timelines.activity.activity import MISSING, ApiCalls, Codes, Integers, Owner
 
 
 @dataclass
@@ -58,11 +59,17 @@ class Places:
 
 def places_of_calls(calls: ApiCalls, ranges: NestedRanges, call: Integers) -> Places:
     """The places of the calls that launched each row; `call` is the index of a row's call, -1 for none."""
-    places = Places(len(call))
-    numbers = {owner: number for number, owner in enumerate(ranges.owners)}
-    number_of = np.array([numbers.setdefault(owner, len(numbers)) for owner in calls.owners], np.int64)
-    there = np.flatnonzero(call >= 0)
-    places.thread[there], places.moment[there] = number_of[calls.owner[call[there]]], calls.start[call[there]]
+    owner, start = np.append(calls.owner, -1), np.append(calls.start, MISSING)
+    return places_at(calls.owners, owner[call], start[call], ranges)
+
+
+def places_at(owners: Sequence[Owner], owner: Codes, moment: Integers, ranges: NestedRanges) -> Places:
+    """The places of moments on threads: `owner` indexes `owners`, -1 if unknown."""
+    places = Places(len(owner))
+    numbers = {one: number for number, one in enumerate(ranges.owners)}
+    number_of = np.array([numbers.setdefault(one, len(numbers)) for one in owners], np.int64)
+    there = np.flatnonzero(owner >= 0)
+    places.thread[there], places.moment[there] = number_of[owner[there]], moment[there]
     places.context[there] = OUTSIDE
     order = there[np.lexsort((places.moment[there], places.thread[there]))]
     for rows in np.split(order, np.flatnonzero(np.diff(places.thread[order])) + 1):

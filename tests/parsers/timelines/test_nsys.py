@@ -24,7 +24,7 @@ from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys import database as nsys_database
-from ncu_parsers.timelines.nsys.database import opened
+from ncu_parsers.timelines.nsys.database import MISSING, opened
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import hotspots
@@ -465,11 +465,12 @@ class TestReportsOfRealNsys:
             recorded_ranges = read_ranges(timeline, timeline.strings())
             assert recorded_ranges is not None
             ranges = recorded_ranges.all()
-        assert {ranges.labels[label] for label in ranges.label.tolist()} == {
+        assert {(ranges.labels[label].domain, ranges.labels[label].name) for label in ranges.label.tolist()} == {
             ("ncu_bench", "iteration 0"), ("ncu_bench", "inner"), ("", "outer"), ("", "elsewhere"),
         }  # fmt: skip
-        assert [ranges.names[row] for row in ranges.of_process.nonzero()[0]] == ["iteration 0"]
-        assert len(set(ranges.thread.tolist())) == 2
+        of_process = ranges.at(ranges.thread == MISSING)
+        assert [ranges.names[label] for label in of_process.label.tolist()] == ["iteration 0"]
+        assert len(set(ranges.thread.tolist())) == 3
 
     def test_a_report_without_a_gpu_is_read_and_holds_no_gpu_work(self, recorded: Path) -> None:
         with pytest.raises(NoGpuWork, match=r"run\.nsys-rep is a timeline without GPU work: it holds 4 NVTX ranges"):

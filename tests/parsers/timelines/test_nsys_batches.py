@@ -16,8 +16,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.launches.nsys import nsys_sqlite, nvtx, open_ranges, python_backtraces
+from ncu_parsers.launches.nsys import nsys_sqlite, nvtx, python_backtraces
 from ncu_parsers.launches.nsys.api_calls import ApiCallIndex
+from ncu_parsers.launches.nsys.call_sites import nested, open_paths
 from ncu_parsers.launches.nsys.nvtx import NvtxRanges
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse_into
@@ -25,6 +26,7 @@ from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity.activity import NVTX, HostRanges, RangeLabel, columns_of
 from ncu_parsers.timelines.nsys import database as nsys_database
 from ncu_parsers.timelines.nsys.database import MISSING, opened
 
@@ -34,6 +36,7 @@ from tests.support.timelines import (
     CALLS,
     KERNELS,
     NODES,
+    PROCESS,
     RANGES,
     call,
     database,
@@ -214,9 +217,9 @@ class TestReadingInParts:
     def test_finds_the_earliest_of_the_calls_with_an_id(self, tmp_path: Path) -> None:
         calls = [call(100 - at, at % 5, thread=at) for at in range(40)]
         with opened(Source(str(database(tmp_path / "t.sqlite", {CALLS: calls}))), "t") as timeline:
-            found = ApiCallIndex(timeline).of(np.array([global_id(), MISSING]), np.array([2, 9]))
-        assert (found.start.tolist(), found.is_known.tolist()) == ([63, MISSING], [True, False])
-        assert found.thread[0] == global_id(thread=37)
+            found = ApiCallIndex(timeline).of(np.array([PROCESS, MISSING]), np.array([2, 9]))
+        assert found.start.tolist() == [63, MISSING]
+        assert found.thread.tolist() == [global_id(thread=37), MISSING]
 
 
 class TestGpuWorkAlone:
@@ -277,28 +280,28 @@ class TestGpuWorkAlone:
         assert [line.split(",")[0] for line in shown.stdout.splitlines()[1:]] == ["GEMM"]
 
 
-NESTED = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=25)
+SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.booleans()), max_size=25)
 
 
-@given(NESTED, st.lists(st.integers(0, 61), min_size=1, max_size=10))
-def test_parents_give_the_open_ranges_that_a_sweep_gives_where_ranges_nest(
-    spans: list[tuple[int, int]], times: list[int]
+@given(SPANS, st.lists(st.integers(0, 61), min_size=1, max_size=10))
+def test_the_ranges_open_at_a_moment_are_those_of_the_process_and_then_those_of_the_thread(
+    spans: list[tuple[int, int, bool]], times: list[int]
 ) -> None:
-    kept: list[tuple[int, int]] = []
-    for start, length in spans:  # those that nest with all before them
-        end = start + length
-        if all(end <= other or start >= stop or (other <= start and end <= stop) or (start <= other and stop <= end)
-               for other, stop in kept):  # fmt: skip
-            kept.append((start, end))
-    starts, ends = np.array(kept, np.int64).reshape(-1, 2).T
-    nested = open_ranges.Nested(starts, ends)
-    labels, moments = np.arange(len(kept))[nested.order] % 4, np.array(times, np.int64)
-    assert nested.is_exact
-    by_parents, by_sweep = open_ranges.Paths(100), open_ranges.Paths(100)
-    found = open_ranges.ancestors(nested, labels, moments, by_parents)
-    swept = open_ranges.sweep(nested, labels, moments, by_sweep)
-    paths, expected = list(by_parents.numbers), list(by_sweep.numbers)
-    assert [paths[code] for code in found] == [expected[code] for code in swept]
+    in_order = sorted((start, -length, of_process) for start, length, of_process in spans)
+    starts, lengths, of_process = np.array(in_order, np.int64).reshape(-1, 3).T
+    labels = [RangeLabel(NVTX, f"range {number}", None, "") for number in range(4)]
+    columns = {
+        "start": starts, "end": starts - lengths, "label": np.arange(len(spans)) % 4, "labels": labels,
+        "process": np.full(len(spans), PROCESS), "thread": np.where(of_process == 1, MISSING, global_id()),
+    }  # fmt: skip
+    ranges = nested(columns_of(HostRanges, columns))
+    found = open_paths(ranges, np.array([*times, 0]), np.array([*[global_id()] * len(times), MISSING]))
+    assert found.code[-1] == -1
+    for moment, code in zip(times, found.code.tolist(), strict=False):
+        now = [(wide, row % 4) for row, (start, less, wide) in enumerate(in_order) if start <= moment < start - less]
+        outer = [name for wide, name in now if wide]
+        expected = [*outer, *(name for wide, name in now if not wide and name not in outer)]
+        assert found.paths[code] == tuple(("", f"range {name}") for name in expected)
 
 
 def test_parts_are_read_one_ahead_and_end_with_the_error_of_reading() -> None:

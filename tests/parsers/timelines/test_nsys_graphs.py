@@ -165,6 +165,6 @@ def test_a_copied_graph_node_was_made_where_the_first_of_its_line_was(tmp_path: 
     with opened(
         Source(str(database(tmp_path / "t.sqlite", {"ANALYSIS_DETAILS": [{"duration": 1}], NODES: nodes}))), "t.sqlite"
     ) as found:
-        origins = GraphNodes(found).origins(np.full(len(asked), global_id() >> 24), asked)
+        origins = GraphNodes(found).origins(np.full(len(asked), PROCESS), asked)
     assert origins.moment.tolist() == [15, MISSING, MISSING, MISSING, MISSING]
     assert origins.thread.tolist() == [global_id(PROCESS, 9), MISSING, MISSING, MISSING, MISSING]

@@ -11,25 +11,37 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ncu_parsers.launches.nsys.nvtx import process_of, rows_by_key
-from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, RowBlock
+from ncu_parsers.launches.nsys.nvtx import rows_by_key
+from ncu_parsers.timelines.activity.activity import MISSING, ApiCalls, Integers, Numbered, columns_of
+from ncu_parsers.timelines.activity.recording import called_as
+from ncu_parsers.timelines.nsys.database import Database, RowBlock
+from ncu_parsers.timelines.nsys.nsys_activity import CALLS
+from ncu_parsers.timelines.nsys.nsys_ranges import owners_of, process_of
 
-CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 FIELDS = ("start", "globalTid", "correlationId")
 BACKTRACE = "callchainId"
 BLOCKS_KEPT = 16
 """Blocks kept in memory; consecutive operations need the same blocks."""
+NOTHING = np.empty(0, np.int64)
 
 
 class LaunchingCalls(NamedTuple):
-    """Call of each operation (int64): start in ns, serialised thread id and backtrace; `MISSING` without a call."""
+    """Some calls, the index of the `call` that launched each operation, -1 for none, and the backtrace of each."""
 
-    start: Integers
-    thread: Integers
+    calls: ApiCalls
+    call: Integers
     backtrace: Integers
-    is_known: npt.NDArray[np.bool_]
+
+    @property
+    def start(self) -> Integers:
+        """When each operation was launched (ns); `MISSING` if unknown."""
+        return np.append(self.calls.start, MISSING)[self.call]
+
+    @property
+    def thread(self) -> Integers:
+        """The serialised id of the thread that launched each operation; `MISSING` if unknown."""
+        return np.append(self.calls.thread, MISSING)[self.call]
 
 
 class ApiCallIndex:
@@ -46,35 +58,25 @@ class ApiCallIndex:
         self._alone = processes.pop() if len(processes) == 1 else None
 
     def of(self, process: Integers, correlation: Integers) -> LaunchingCalls:
-        """The earliest call with each serialised process and correlation id (int64, one per operation).
+        """The earliest call with each process and correlation id (int64, one per operation).
 
         An operation without a process belongs to the only process that made calls.
         """
-        unknown = process == MISSING
-        process = process_of(process)
         if self._alone is not None:
-            process = np.where(unknown, self._alone, process)
-        ids, wanted = {}, {}
-        for one, rows in rows_by_key(process, np.flatnonzero(correlation != MISSING)).items():
-            wanted[one] = rows[np.argsort(correlation[rows], kind="stable")]
-            ids[one] = correlation[wanted[one]]
-        start_of, thread_of, backtrace_of = np.full((3, len(process)), MISSING)
-        result = LaunchingCalls(start_of, thread_of, backtrace_of, np.zeros(len(process), bool))
+            process = np.where(process == MISSING, self._alone, process)
+        correlation = np.where(process == MISSING, MISSING, correlation)
+        groups = rows_by_key(process, np.flatnonzero(correlation != MISSING))
+        ids = {one: np.sort(correlation[rows]) for one, rows in groups.items()}
         parts = [self._read(table, block) for table, block, spans in self._index if _has_any(spans, ids)]
-        if not parts:
-            return result
-        start, thread, known, *backtraces = (np.concatenate([part[name] for part in parts]) for name in self._fields)
-        for one, rows in rows_by_key(process_of(thread), np.arange(len(thread))).items():
-            if one in wanted:
-                rows = rows[np.lexsort((start[rows], known[rows]))]
-                at = np.minimum(np.searchsorted(known[rows], ids[one]), len(rows) - 1)
-                found = known[rows[at]] == ids[one]
-                calls, operations = rows[at[found]], wanted[one][found]
-                result.start[operations], result.thread[operations] = start[calls], thread[calls]
-                result.is_known[operations] = True
-                for backtrace in backtraces:
-                    result.backtrace[operations] = backtrace[calls]
-        return result
+        found = {name: np.concatenate([part[name] for part in parts] or [NOTHING]) for name in self._fields}
+        order = np.argsort(found["start"], kind="stable")
+        found = {name: values[order] for name, values in found.items()}
+        threads = Numbered()
+        known = {"start": found["start"], "owner": threads.numbers(found["globalTid"])}
+        calls = columns_of(ApiCalls, {**known, "owners": owners_of(threads), "correlation": found["correlationId"]})
+        call = called_as(process, correlation, calls)
+        backtrace = found.get(BACKTRACE, np.full(len(calls), MISSING))
+        return LaunchingCalls(calls, call, np.append(backtrace, MISSING)[call])
 
 
 def _spans(calls: dict[str, Integers]) -> dict[int, tuple[int, int]]:

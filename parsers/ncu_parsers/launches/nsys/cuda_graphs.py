@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ncu_parsers.launches.nsys.nvtx import process_of
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers
+from ncu_parsers.timelines.nsys.nsys_ranges import process_of
 
 TABLE = "CUDA_GRAPH_NODE_EVENTS"
 COPIED_FROM = "originalGraphNodeId"

@@ -17,51 +17,47 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
 from ncu_launch.operators.user_formulas import formulas_in
 
-from ncu_parsers.launches.nsys import cuda_graphs, nvtx, python_backtraces
-from ncu_parsers.launches.nsys.api_calls import CALLS, ApiCallIndex, LaunchingCalls
-from ncu_parsers.launches.nsys.launch_table import CAPTURED_IN, SOURCE, CallSites, launch_table
-from ncu_parsers.launches.nsys.nvtx import (
-    Codes,
-    Label,
-    NvtxRanges,
-    TracedRanges,
-    process_of,
-    read_ranges,
-    sampled_operators,
-)
-from ncu_parsers.launches.nsys.open_ranges import operators_at, paths_at
-from ncu_parsers.launches.nsys.operations import (
-    ACTIVITIES,
-    GRAPH,
-    KERNEL,
-    MEMCPY,
-    MEMSET,
-    OperationReader,
-    Operations,
-    elapsed,
-)
-from ncu_parsers.launches.nsys.overlaps import Overlaps
+from ncu_parsers.launches.host_ranges import DEEPEST, OPERATOR
+from ncu_parsers.launches.nsys import cuda_graphs, python_backtraces
+from ncu_parsers.launches.nsys.api_calls import ApiCallIndex, LaunchingCalls
+from ncu_parsers.launches.nsys.call_sites import CallSites, nested, open_paths
+from ncu_parsers.launches.nsys.launch_table import CAPTURED_IN, SOURCE, launch_table
+from ncu_parsers.launches.nsys.nvtx import NvtxRanges, read_ranges, sampled_operators
+from ncu_parsers.launches.nsys.operations import OperationReader, TracedOperations, overlaps
 from ncu_parsers.launches.sampled_columns import SampledColumns
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import field_metadata
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.memory import one_heap
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.settings import Settings
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity.activity import (
+    GRAPH,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    MISSING,
+    OPERATION_KINDS,
+    HostRanges,
+    Integers,
+    elapsed,
+)
 from ncu_parsers.timelines.activity.operation_times import BusyAccount, impossible_notes, lost_note
 from ncu_parsers.timelines.activity.samples import SampledActivity
-from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
+from ncu_parsers.timelines.nsys.database import Database, opened
 from ncu_parsers.timelines.nsys.devices import TABLE as DEVICES
 from ncu_parsers.timelines.nsys.devices import Devices, read_devices
 from ncu_parsers.timelines.nsys.gpu_metrics import read_gpu_metrics
+from ncu_parsers.timelines.nsys.nsys_activity import ACTIVITIES, CALLS
+from ncu_parsers.timelines.nsys.nsys_ranges import RANGES
 
 DIALECT = "nsys sqlite"
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
@@ -135,13 +131,13 @@ def stream_export(
 class _Account:
     """Totals over all operations so far."""
 
-    kinds: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ACTIVITIES, 0))
+    kinds: dict[int, int] = field(default_factory=lambda: dict.fromkeys(ACTIVITIES, 0))
     nodes: int = 0
     captured: int = 0
     without_call: int = 0
     without_time: int = 0
-    cut_to: int | None = None
-    """Number of innermost ranges that are kept if a path is longer."""
+    is_cut: bool = False
+    """True if a path is longer than is kept."""
     has_operators: bool = False
     has_sizes: bool = False
     first: Integers | None = None
@@ -152,39 +148,37 @@ class _Account:
         """Number of operations."""
         return sum(self.kinds.values())
 
-    def add(self, operations: Operations, origins: CallSites, is_called: npt.NDArray[np.bool_]) -> None:
+    def add(self, operations: TracedOperations, calls: LaunchingCalls, sites: CallSites | None) -> None:
         """Add operations that start later."""
         for kind in self.kinds:
-            self.kinds[kind] += operations.count(kind)
-        self.nodes += int((operations.columns["graphNodeId"] != MISSING).sum())
-        self.captured += origins.captured
-        self.without_call += int((~is_called).sum())
-        if origins.operators is not None:
-            calls = origins.operators.ranges.calls
-            self.has_operators |= bool(calls)
-            self.has_sizes |= any(call.inputs.shapes for call in calls)
+            self.kinds[kind] += int((operations.kind == kind).sum())
+        self.nodes += int((operations.graph_node != MISSING).sum())
+        self.without_call += int((calls.call < 0).sum())
+        if sites is not None:
+            self.captured += sites.captures
+            self.is_cut |= sites.launched.too_deep > 0
+            operators = [call for call in sites.ranges.calls if call.kind == OPERATOR]
+            self.has_operators |= bool(operators)
+            self.has_sizes |= any(call.inputs.shapes for call in operators)
         self._add_times(operations)
 
-    def _add_times(self, operations: Operations) -> None:
-        durations, start = operations.durations, operations.columns["start"]
-        timed = ~np.isnan(durations)
-        self.without_time += len(timed) - int(timed.sum())
-        if self.first is None and timed.any():
-            self.first = start[timed][:1]
+    def _add_times(self, operations: TracedOperations) -> None:
+        timed = operations.at(operations.end >= operations.start)
+        self.without_time += len(operations) - len(timed)
         if self.first is None:
-            return
-        since_first = elapsed(self.first, start[timed])  # exact in float64 for a hundred days
-        device = operations.columns["deviceId"][timed]
-        self.busy.add(operations.processes[timed], device, since_first, durations[timed])
+            self.first = timed.start[:1] if len(timed) else None
+        if self.first is not None:
+            since_first = elapsed(self.first, timed.start)  # exact in float64 for a hundred days
+            self.busy.add(timed.process, timed.device, since_first, timed.durations)
 
 
 class _Batch(NamedTuple):
     """Operations with their calls, the origins of their graph nodes, and the ranges open then; None without NVTX."""
 
-    operations: Operations
-    call: LaunchingCalls
+    operations: TracedOperations
+    calls: LaunchingCalls
     made: cuda_graphs.Origins
-    ranges: TracedRanges | None
+    ranges: HostRanges | None
 
 
 class _Timeline:
@@ -203,7 +197,7 @@ class _Timeline:
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
         self.has_sizes |= self._ranges is not None and self._ranges.has_sizes
         self._nodes = cuda_graphs.GraphNodes(database)
-        self._overlaps = Overlaps(database)
+        self._overlaps = overlaps(database)
         self._devices = read_devices(database)
         self._samples = SampledColumns(read_gpu_metrics(database) if ranges else SampledActivity())
         self._locations = python_backtraces.locations_of_backtraces(database, strings) if ranges else {}
@@ -221,61 +215,41 @@ class _Timeline:
 
         Raises `NoGpuWork` if there is none.
         """
+        kept = () if rows is None else self._kept
         for batch in one_ahead(self._batches(rows)):
-            origins = self._origins(batch)
-            self.account.add(batch.operations, origins, batch.call.is_known)
-            kept = () if rows is None else self._kept
-            table = launch_table(name, batch.operations, origins, self._devices, kept, self._own)
-            columns = batch.operations.columns
-            place = self._devices.places(batch.operations.processes, columns["deviceId"])
-            table = self._overlaps.beside(table, batch.operations)
-            yield self._samples.beside(self._with_locations(table, batch.call), columns["start"], columns["end"], place)
+            operations, calls = batch.operations, batch.calls
+            sites = None if batch.ranges is None else _sites(batch, batch.ranges)
+            self.account.add(operations, calls, sites)
+            table = launch_table(name, operations, calls.thread, sites, self._devices, kept, self._own)
+            for own, unit, values in self._beside(operations, calls):
+                table = table.append_column(pa.field(own, values.type, metadata=field_metadata(unit=unit)), values)
+            place = self._devices.places(operations.process, operations.device)
+            yield self._samples.beside(table, operations.start, operations.end, place)
         if not self.account.rows:
             raise _no_gpu_work(self._database, name, self._ranges)
 
-    def _with_locations(self, table: pa.Table, call: LaunchingCalls) -> pa.Table:
-        """Add the Python lines that call backtraces name, if any does."""
-        if not self._locations:
-            return table
-        for own, unit, values in python_backtraces.location_columns_of(self._locations, call.backtrace):
-            table = table.append_column(pa.field(own, values.type, metadata=field_metadata(unit=unit)), values)
-        return table
+    def _beside(self, operations: TracedOperations, calls: LaunchingCalls) -> Iterator[tuple[str, str, pa.Array]]:
+        """Name, unit and values of columns: times alone, if any overlap, and lines of Python, if known."""
+        if self._overlaps:
+            overlapped, unknown = self._overlaps.during(operations), np.isnan(operations.durations)
+            alone = operations.end - operations.start - overlapped
+            yield "exclusive_ns", "ns", arrays.wholes(np.where(unknown, -1, alone), pa.int64())
+            yield "overlapped_ns", "ns", arrays.wholes(np.where(unknown, -1, overlapped), pa.int64())
+        if self._locations:
+            yield from python_backtraces.location_columns_of(self._locations, calls.backtrace)
 
     def _batches(self, rows: int | None) -> Iterator[_Batch]:
-        calls = None
+        index = None
         for operations in self._operations.batches(rows):
-            calls = calls or ApiCallIndex(
+            index = index or ApiCallIndex(
                 self._database, CALLS if self._with_ranges else (), backtraces=bool(self._locations)
             )
-            columns = operations.columns
-            call = calls.of(columns["globalPid"], columns["correlationId"])
-            made = self._nodes.origins(process_of(columns["globalPid"]), columns["graphNodeId"])
-            times = np.concatenate([call.start[call.is_known], made.moment[made.is_known]])
-            threads = np.concatenate([call.thread[call.is_known], made.thread[made.is_known]])
+            calls = index.of(operations.process, operations.correlation)
+            made = self._nodes.origins(operations.process, operations.graph_node)
+            times = np.concatenate([calls.start[calls.call >= 0], made.moment[made.is_known]])
+            threads = np.concatenate([calls.thread[calls.call >= 0], made.thread[made.is_known]])
             ranges = None if self._ranges is None else self._ranges.around(times, threads)
-            yield _Batch(operations, call, made, ranges)
-
-    def _origins(self, batch: _Batch) -> CallSites:
-        """Ranges and operators around each operation's call, and around its graph node's capture.
-
-        Nodes of a graph get the operators of their capture.
-        """
-        operations, call, made, ranges = batch
-        nothing = np.full(len(operations), -1)
-        result = CallSites(call.thread, nothing, nothing)
-        if ranges is None:
-            return result
-        result.path, paths, deepest = _placed_at(ranges, call.start, call.thread, call.is_known)
-        result.capture, captures, _ = _placed_at(ranges, made.moment, made.thread, made.is_known)
-        result.paths = paths, captures
-        is_node = operations.columns["graphNodeId"] != MISSING
-        asked = np.where(is_node, made.is_known, call.is_known)
-        times, threads = np.where(is_node, made.moment, call.start), np.where(is_node, made.thread, call.thread)
-        result.operators = operators_at(ranges, times[asked], threads[asked])
-        result.operators.innermost = _spread(result.operators.innermost, asked)
-        if any(len(path) >= deepest for path in paths):
-            self.account.cut_to = min(deepest, self.account.cut_to or deepest)
-        return result
+            yield _Batch(operations, calls, made, ranges)
 
     def describe(self, result: Report) -> None:
         """Fill a report's fields other than its launches."""
@@ -303,19 +277,12 @@ class _Timeline:
         ]
 
 
-def _placed_at(
-    ranges: TracedRanges, times: Integers, threads: Integers, chosen: npt.NDArray[np.bool_]
-) -> tuple[Codes, list[tuple[Label, ...]], int]:
-    """`paths_at` for the `chosen` operations; -1 for the others."""
-    found = paths_at(ranges, times[chosen], threads[chosen])
-    return _spread(found.path, chosen), found.paths, found.deepest
-
-
-def _spread(codes: Codes, chosen: npt.NDArray[np.bool_]) -> Codes:
-    """The codes of the `chosen` operations; -1 for the others."""
-    result = np.full(len(chosen), -1)
-    result[chosen] = codes
-    return result
+def _sites(batch: _Batch, around: HostRanges) -> CallSites:
+    """Ranges around each operation's call, and around its graph node's capture."""
+    ranges = nested(around)
+    launched = open_paths(ranges, batch.calls.start, batch.calls.thread)
+    captured = open_paths(ranges, batch.made.moment, batch.made.thread)
+    return CallSites(ranges, launched, captured, batch.operations.graph_node != MISSING)
 
 
 def _absences(database: Database, account: _Account, devices: Devices) -> list[str]:
@@ -326,12 +293,13 @@ def _absences(database: Database, account: _Account, devices: Devices) -> list[s
     nothing = [kind for kind in (MEMCPY, MEMSET) if not account.kinds[kind]]
     if nothing:
         listed = " and ".join(ACTIVITIES[kind] for kind in nothing)
-        words = f"no {listed} table or rows: no {' and no '.join(nothing)} was recorded"
+        lacking = " and no ".join(OPERATION_KINDS[kind] for kind in nothing)
+        words = f"no {listed} table or rows: no {lacking} was recorded"
         notes.append(Note(words, NoteKind.NOT_MEASURED))
     if not any(database.has_rows(table) for table in CALLS):
         notes.append(f"no {CALLS[0]} table: which thread launched what, and so NVTX ranges, are not known")
-    elif not database.has_rows(nvtx.TABLE):
-        notes.append(f"no {nvtx.TABLE} table or rows: no NVTX was recorded, so there are no phases and modules")
+    elif not database.has_rows(RANGES):
+        notes.append(f"no {RANGES} table or rows: no NVTX was recorded, so there are no phases and modules")
     if not devices.table:
         unknown = "no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine (estimate: --measured-on)"
         notes.append(Note(unknown, NoteKind.NOT_KNOWN, "ceilings"))
@@ -346,8 +314,8 @@ def _call_notes(database: Database, account: _Account) -> list[str]:
             f"{account.without_call} of {account.rows} GPU operations have no API call in the file: launched before "
             "the recording, or cut off; their NVTX ranges are not known"
         )
-    if account.cut_to is not None:
-        notes.append(f"more than {account.cut_to} NVTX ranges are open at once: some never end; the innermost are kept")
+    if account.is_cut:
+        notes.append(f"more than {DEEPEST} NVTX ranges are open at once: some never end; the innermost are kept")
     if account.has_operators and not account.has_sizes:
         notes.append(Note(WITHOUT_SIZES, NoteKind.NOT_KNOWN, "FLOPs"))
     return notes

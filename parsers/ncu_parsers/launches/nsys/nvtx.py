@@ -6,7 +6,6 @@ block, which are kept. A range open at a time is one of the kept ranges, or in a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,16 +15,26 @@ import pyarrow as pa
 
 from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
 from ncu_parsers.schema import arrays
+from ncu_parsers.timelines.activity.activity import (
+    NVTX,
+    OPERATOR,
+    Codes,
+    HostRanges,
+    OperatorInputs,
+    RangeLabel,
+    columns_of,
+)
 from ncu_parsers.timelines.nsys.database import MISSING, ROWID, VALUE, Database, Integers, RowBlock
-
-TABLE = "NVTX_EVENTS"
-EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
-PUSH_POP, START_END, DOMAIN_CREATE = "NvtxPushPopRange", "NvtxStartEndRange", "NvtxDomainCreate"
-NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
-"""Numbers of the event types in every schema seen, for files without the table of their names."""
+from ncu_parsers.timelines.nsys.nsys_ranges import (
+    DOMAIN_CREATE,
+    PUSH_POP,
+    RANGES,
+    START_END,
+    event_types,
+    process_of,
+)
 
 FIELDS = ("start", "end", "eventType", "globalTid", "textId", "domainId")
-THREAD_BITS = 24
 BLOCKS_KEPT = 8
 """Blocks kept in memory; consecutive operations are enclosed by ranges of the same blocks."""
 
@@ -35,17 +44,8 @@ SIZES = ", sizes = ["
 
 FOREVER = np.iinfo(np.int64).max
 
-Codes = npt.NDArray[np.int64]
-Label = tuple[str, str]
-"""Domain and name of a range; the default domain is ""."""
-
 NUMBER_OF_A_CALL = ", (seq|op_id) = [0-9]+"
 """Parts of range names that differ between calls of the same operator."""
-
-
-def process_of(thread: Integers) -> Integers:
-    """The process part of nsys's serialised thread ids: the bits above the 24 of the thread (int64, same shape)."""
-    return thread >> THREAD_BITS
 
 
 def rows_by_key(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDArray[np.intp]]:
@@ -53,32 +53,6 @@ def rows_by_key(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDA
     ordered = rows[np.argsort(keys[rows], kind="stable")]
     found, begins = np.unique(keys[ordered], return_index=True)
     return dict(zip(found.tolist(), np.split(ordered, begins[1:]), strict=True)) if len(rows) else {}
-
-
-@dataclass(frozen=True)
-class TracedRanges:
-    """Ranges in file order: `start` and `end` in ns, serialised thread id, `label` indexing `labels`.
-
-    `operator` indexes `calls`, the PyTorch operator calls that ranges enclose; -1 for other ranges. The label of an
-    operator's range is the operator's name.
-    """
-
-    start: Integers
-    end: Integers
-    thread: Integers
-    of_process: npt.NDArray[np.bool_]
-    label: Codes
-    labels: list[Label]
-    operator: Codes
-    calls: list[NvtxOperator]
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    @property
-    def names(self) -> list[str]:
-        """The name of every range, in order."""
-        return [self.labels[label][1] for label in self.label.tolist()]
 
 
 class _Events(NamedTuple):
@@ -98,15 +72,15 @@ class NvtxRanges:
 
     def __init__(self, database: Database, strings: dict[int, str]) -> None:
         self._database, self._strings = database, strings
-        self._kinds = _event_types(database)
+        self._kinds = event_types(database)
         self._read = lru_cache(BLOCKS_KEPT)(self._read_block)
         self._domains: dict[tuple[int, int], str] = {}
         self._blocks: list[RowBlock] = []
         self.has_sizes = False
         """True if any name contains operator sizes."""
         spans, lasting = [], []
-        value = f"instr(text, '{SIZES}')" if "text" in database.columns(TABLE) else "NULL"
-        for block, event in database.integer_blocks(TABLE, "start", "end", "eventType", value=value):
+        value = f"instr(text, '{SIZES}')" if "text" in database.columns(RANGES) else "NULL"
+        for block, event in database.integer_blocks(RANGES, "start", "end", "eventType", value=value):
             self.has_sizes |= bool((event[VALUE] > 0).any())
             span, outlasting = self._indexed(block, event)
             self._blocks.append(block)
@@ -139,7 +113,7 @@ class NvtxRanges:
         return is_range
 
     def _read_block(self, block: RowBlock, condition: str = "1") -> _Events:
-        columns, texts = self._database.integers_and_texts(TABLE, FIELDS, "text", block, condition)
+        columns, texts = self._database.integers_and_texts(RANGES, FIELDS, "text", block, condition)
         columns["row"] = block.after + np.arange(len(texts))
         return _Events(columns, texts)
 
@@ -160,12 +134,12 @@ class NvtxRanges:
         """The number of ranges."""
         return sum(len(self._ranges(self._read(block))) for block in self._blocks)
 
-    def all(self) -> TracedRanges:
+    def all(self) -> HostRanges:
         """All ranges."""
         return self._ranges(_joined([self._read(block) for block in self._blocks]))
 
-    def around(self, times: Integers, threads: Integers) -> TracedRanges:
-        """The ranges that are open at, or end at, any of `times` (ns) on the thread given in `threads`."""
+    def around(self, times: Integers, threads: Integers) -> HostRanges:
+        """The ranges that are open at any of `times` (ns) on the thread given in `threads`, or for its process."""
         by_time = np.argsort(times, kind="stable")
         moments = [
             {one: times[rows] for one, rows in rows_by_key(owners, by_time).items()}
@@ -192,30 +166,25 @@ class NvtxRanges:
             for one, rows in rows_by_key(owner, np.flatnonzero(which)).items():
                 if one in moments:
                     first = np.searchsorted(moments[one], event["start"][rows])
-                    is_open[rows] = first < np.searchsorted(moments[one], end[rows], "right")
+                    is_open[rows] = first < np.searchsorted(moments[one], end[rows])
         return np.flatnonzero(is_open)
 
-    def _ranges(self, events: _Events) -> TracedRanges:
-        """The named ranges among events."""
+    def _ranges(self, events: _Events) -> HostRanges:
+        """The named ranges among events. The thread of a range that belongs to its whole process is `MISSING`."""
         codes, names = self._names_of(events)
         chosen = np.flatnonzero(self._is_range(events.columns) & (events.columns["start"] != MISSING) & (codes >= 0))
-        columns, codes = {name: values[chosen] for name, values in events.columns.items()}, codes[chosen]
-        calls = [operator_of(name) for name in names]
-        shown = [call.name if call else name for call, name in zip(calls, names, strict=True)]
-        operators = {place: call for place, call in enumerate(calls) if call and call.is_operator}
-        to_call = np.full(len(names) or 1, -1)
-        to_call[list(operators)] = np.arange(len(operators))
-        label, labels = self._labels_of(codes, shown, process_of(columns["globalTid"]), columns["domainId"])
-        return TracedRanges(
-            columns["start"], _ends(columns), columns["globalTid"], columns["eventType"] == self._kinds[START_END],
-            label, labels, to_call[codes], list(operators.values()),
-        )  # fmt: skip
+        columns = {name: values[chosen] for name, values in events.columns.items()}
+        process, of_process = process_of(columns["globalTid"]), columns["eventType"] == self._kinds[START_END]
+        label, labels = self._labels_of(codes[chosen], names, process, columns["domainId"])
+        thread = np.where(of_process, MISSING, columns["globalTid"])
+        known = {"label": label, "labels": labels, "process": process, "thread": thread}
+        return columns_of(HostRanges, {**known, "start": columns["start"], "end": _ends(columns)}).by_start()
 
     def _labels_of(
         self, codes: Codes, names: list[str], process: Integers, domain: Integers
-    ) -> tuple[Codes, list[Label]]:
-        """Index of each range's label (domain, name) into the returned list of labels."""
-        labels: dict[Label, int] = {}
+    ) -> tuple[Codes, list[RangeLabel]]:
+        """Index of each range's label into the returned list; the default domain is ""."""
+        labels: dict[tuple[str, str], int] = {}
         processes, of_process = np.unique(process, return_inverse=True)
         domains, of_domain = np.unique(domain, return_inverse=True)
         owner = of_process * len(domains) + of_domain
@@ -226,7 +195,7 @@ class NvtxRanges:
             at = int(processes[owner_code // len(domains)]), int(domains[owner_code % len(domains)])
             label = self._domains.get(at, ""), names[code]
             places.append(labels.setdefault(label, len(labels)))
-        return np.array(places, np.int64)[inverse], list(labels)
+        return np.array(places, np.int64)[inverse], [_label(*one) for one in labels]
 
     def _names_of(self, events: _Events) -> tuple[Codes, list[str]]:
         """Index of each event's name (its own text, or a registered string) into the returned list; -1 without a name.
@@ -251,9 +220,17 @@ class NvtxRanges:
         return codes, [*names, *registered.values()]
 
 
+def _label(domain: str, name: str) -> RangeLabel:
+    """The label of a range; one that `emit_nvtx` opened has the name of its operator."""
+    call = operator_of(name)
+    if call is None or not call.is_operator:
+        return RangeLabel(NVTX, call.name if call else name, None, domain)
+    return RangeLabel(OPERATOR, call.name, OperatorInputs(*call.inputs), domain)
+
+
 def read_ranges(database: Database, strings: dict[int, str]) -> NvtxRanges | None:
     """The ranges of a timeline; None if NVTX was not recorded."""
-    return NvtxRanges(database, strings) if TABLE in database.tables else None
+    return NvtxRanges(database, strings) if RANGES in database.tables else None
 
 
 def sampled_operators(database: Database, strings: dict[int, str]) -> list[NvtxOperator]:
@@ -261,11 +238,11 @@ def sampled_operators(database: Database, strings: dict[int, str]) -> list[NvtxO
 
     A program that opens ranges around operators does so around all of them, so a sample usually finds some.
     """
-    last = database.last_row(TABLE)
+    last = database.last_row(RANGES)
     names = set(strings.values())
     for place in range(SAMPLES if last else 0):
         block = RowBlock(last * place // SAMPLES, last, ROWS_OF_A_SAMPLE)
-        _, texts = database.integers_and_texts(TABLE, FIELDS[:1], "text", block)
+        _, texts = database.integers_and_texts(RANGES, FIELDS[:1], "text", block)
         names.update(text.decode("utf-8", "replace") for text in texts.to_pylist() if text)
         if last <= ROWS_OF_A_SAMPLE:
             break
@@ -281,9 +258,3 @@ def _joined(parts: list[_Events]) -> _Events:
 
 def _ends(event: dict[str, Integers]) -> Integers:
     return np.where((event["end"] == MISSING) | (event["end"] == 0), FOREVER, event["end"])  # old schemas: 0 for null
-
-
-def _event_types(database: Database) -> dict[str, int]:
-    numbers = database.integers(EVENT_TYPES, "id")["id"].tolist()
-    named = dict(zip(database.texts(EVENT_TYPES, "name"), numbers, strict=False))
-    return {name: named.get(name, number) for name, number in NUMBERS.items()}

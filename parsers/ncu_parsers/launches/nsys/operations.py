@@ -10,26 +10,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ncu_parsers.launches.nsys.nvtx import Codes, process_of
-from ncu_parsers.timelines.activity.operation_times import ImpossibleEnd, impossible_ends, share_a_number
-from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, RowBlock
+from ncu_parsers.timelines.activity.activity import (
+    GRAPH,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    MISSING,
+    Codes,
+    GpuOperations,
+    Integers,
+    columns_of,
+)
+from ncu_parsers.timelines.activity.operation_times import ImpossibleEnd, Overlaps, cut, impossible_ends_of, named
+from ncu_parsers.timelines.nsys.database import Database, RowBlock
+from ncu_parsers.timelines.nsys.nsys_activity import ACTIVITIES
+from ncu_parsers.timelines.nsys.nsys_ranges import process_of
 
-KERNEL, MEMCPY, MEMSET, GRAPH = "kernel", "memcpy", "memset", "graph"
-ACTIVITIES = {
-    KERNEL: "CUPTI_ACTIVITY_KIND_KERNEL",
-    MEMCPY: "CUPTI_ACTIVITY_KIND_MEMCPY",
-    MEMSET: "CUPTI_ACTIVITY_KIND_MEMSET",
-    GRAPH: "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-}
-
-SHAPES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 NAMES = ("demangledName", "mangledName", "shortName")
-FIELDS = (
-    "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId",
-    "bytes", "copyKind", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", *NAMES, *SHAPES,
-)  # fmt: skip
+OF_TIMES = {
+    "start": "start", "end": "end", "device": "deviceId", "context": "contextId", "stream": "streamId",
+    "correlation": "correlationId", "process": "globalPid", "graph_node": "graphNodeId",
+}  # fmt: skip
+TITLES = {
+    **OF_TIMES, "bytes": "bytes", "registers": "registersPerThread", "static_shared_memory": "staticSharedMemory",
+    "dynamic_shared_memory": "dynamicSharedMemory", "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
+    "block_x": "blockX", "block_y": "blockY", "block_z": "blockZ",
+}  # fmt: skip
+"""Column of `TracedOperations` -> nsys's name of it."""
+FIELDS = (*TITLES.values(), "graphId", "copyKind", *NAMES)
 
 COPY_KINDS = (
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
@@ -41,43 +50,19 @@ COPY_KINDS = (
 UNNAMED = "(kernel without a name)"
 
 
-@dataclass
-class Operations:
-    """GPU operations sorted by start: one int64 array per field of nsys, with `MISSING` for null.
+@dataclass(frozen=True)
+class TracedOperations(GpuOperations):
+    """Operations, whose end may be missing or before the start, with the shapes and resources of kernels."""
 
-    `kind` and `name` index `kinds` and `names`.
-    """
-
-    columns: dict[str, Integers]
-    kind: Codes
-    name: Codes
-    names: list[str]
-    kinds: tuple[str, ...] = tuple(ACTIVITIES)
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    def count(self, kind: str) -> int:
-        """The number of operations of a kind."""
-        return int((self.kind == self.kinds.index(kind)).sum())
-
-    @property
-    def processes(self) -> Integers:
-        """The process id of each operation (int64, one per operation); `MISSING` if unknown."""
-        process = self.columns["globalPid"]
-        return np.where(process == MISSING, MISSING, process_of(process) & 0xFFFFFF)
-
-    @property
-    def durations(self) -> npt.NDArray[np.float64]:
-        """end - start in ns (float64, one per operation); NaN if the end is missing or before the start."""
-        start, end = self.columns["start"], self.columns["end"]
-        known = (end != MISSING) & (end >= start)
-        return np.where(known, elapsed(start, end), np.nan)
-
-
-def elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
-    """end - start as float64, computed without overflow of 64-bit integers."""
-    return (end.view(np.uint64) - start.view(np.uint64)).astype(np.float64)
+    registers: Integers
+    static_shared_memory: Integers
+    dynamic_shared_memory: Integers
+    grid_x: Integers
+    grid_y: Integers
+    grid_z: Integers
+    block_x: Integers
+    block_y: Integers
+    block_z: Integers
 
 
 class OperationReader:
@@ -94,7 +79,7 @@ class OperationReader:
         self._copies = _copy_kinds(database)
         self._names: dict[str, int] = {}
 
-    def batches(self, rows: int | None = None) -> Iterator[Operations]:
+    def batches(self, rows: int | None = None) -> Iterator[TracedOperations]:
         """Operations ordered by start, in batches of about `rows`; in one batch if that is None."""
         blocks = sorted(self._blocks(), key=lambda one: one[0])
         waiting = self._read([])
@@ -117,7 +102,7 @@ class OperationReader:
     def _blocks(self) -> Iterator[tuple[int, int, RowBlock]]:
         """The smallest start, the kind and the rows of each block; blocks without any start are only counted."""
         start = """CASE typeof("start") WHEN 'integer' THEN "start" END"""
-        for kind, table in enumerate(ACTIVITIES.values()):
+        for kind, table in ACTIVITIES.items():
             value = start if "start" in self._database.columns(table) else "NULL"
             for block, least in self._database.blocks(table, value):
                 if least is None:
@@ -129,7 +114,7 @@ class OperationReader:
         """The fields of all rows in `blocks` that have a start, with their `kind` and their `row` in its table."""
         parts = []
         for _, kind, block in blocks:
-            part = self._database.integers(tuple(ACTIVITIES.values())[kind], *FIELDS, block=block)
+            part = self._database.integers(ACTIVITIES[kind], *FIELDS, block=block)
             part["kind"] = np.full(len(part["start"]), kind)
             part["row"] = block.after + np.arange(len(part["start"]))
             has_start = part["start"] != MISSING
@@ -140,49 +125,54 @@ class OperationReader:
             parts.append(part if kept.all() else {name: values[kept] for name, values in part.items()})
         return _stacked(*parts) if parts else dict.fromkeys((*FIELDS, "kind", "row"), np.empty(0, np.int64))
 
-    def _operations(self, columns: dict[str, Integers]) -> Operations:
-        kind = columns.pop("kind")
-        del columns["row"]
-        node = columns["graphNodeId"]
-        columns["graphNodeId"] = np.where(node == 0, MISSING, node)  # old schemas write 0 for null
-        found = Operations(columns, kind, self._name_codes(kind, columns), list(self._names))
-        self._cut_impossible_ends(found)
-        return found
+    def _operations(self, columns: dict[str, Integers]) -> TracedOperations:
+        known = {**_renamed(columns, TITLES), "kind": columns["kind"], "name": self._name_codes(columns)}
+        found = columns_of(TracedOperations, known, list(self._names))
+        impossible = impossible_ends_of(found)
+        self.impossible += named(found, impossible)
+        return cut(found, impossible)
 
-    def _cut_impossible_ends(self, found: Operations) -> None:
-        """Cut operations of impossible duration where the next operation on their stream begins."""
-        columns = found.columns
-        streams = tuple(columns[name] for name in ("globalPid", "deviceId", "contextId", "streamId"))
-        one_by_one = (
-            (columns["graphNodeId"] == MISSING) & (columns["streamId"] != MISSING) & ~np.isnan(found.durations)
-            & (found.kind != found.kinds.index(GRAPH)) & ~share_a_number(columns["correlationId"], MISSING)
-        )  # fmt: skip
-        for one in impossible_ends(streams, columns["start"], columns["end"], one_by_one):
-            columns["end"][one.row] = one.cut_to
-            self.impossible.append((found.names[int(found.name[one.row])], one))
-
-    def _name_codes(self, kind: Codes, columns: dict[str, Integers]) -> Codes:
+    def _name_codes(self, columns: dict[str, Integers]) -> Codes:
         """Index of each operation's name into all names, spelled as by `nsys stats`."""
         number = columns[NAMES[0]]
         for other in NAMES[1:]:
             number = np.where(number == MISSING, columns[other], number)
         own = {MEMCPY: columns["copyKind"], GRAPH: columns["graphId"]}
-        code = np.empty(len(kind), np.int64)
-        for place, what in enumerate(ACTIVITIES):
-            mine = np.flatnonzero(kind == place)
-            found, inverse = np.unique(own.get(what, number)[mine], return_inverse=True)
-            names = [self._name(what, one) for one in found.tolist()]
+        code = np.empty(len(number), np.int64)
+        for kind in ACTIVITIES:
+            mine = np.flatnonzero(columns["kind"] == kind)
+            found, inverse = np.unique(own.get(kind, number)[mine], return_inverse=True)
+            names = [self._name(kind, one) for one in found.tolist()]
             code[mine] = np.array([self._names.setdefault(name, len(self._names)) for name in names], np.int64)[inverse]
         return code
 
-    def _name(self, what: str, number: int) -> str:
-        if what == KERNEL:
+    def _name(self, kind: int, number: int) -> str:
+        if kind == KERNEL:
             return self._strings.get(number, UNNAMED)
-        if what == MEMCPY:
+        if kind == MEMCPY:
             return f"[CUDA memcpy {self._copies.get(number, 'Unknown')}]"
-        if what == MEMSET:
+        if kind == MEMSET:
             return "[CUDA memset]"
         return f"[CUDA graph{'' if number == MISSING else f' {number}'}]"
+
+
+def overlaps(database: Database) -> Overlaps:
+    """The moments in which two operations of a timeline or more ran on a GPU."""
+    parts = []
+    for kind, table in ACTIVITIES.items():
+        for _, part in database.integer_blocks(table, *OF_TIMES.values()):
+            timed = (part["start"] != MISSING) & (part["end"] >= part["start"]) & (part["end"] != 0)
+            parts.append({"kind": np.full(int(timed.sum()), kind), **{name: part[name][timed] for name in part}})
+    columns = _stacked(*parts) if parts else dict.fromkeys(("kind", *OF_TIMES.values()), np.empty(0, np.int64))
+    operations = columns_of(GpuOperations, {"kind": columns["kind"], **_renamed(columns, OF_TIMES)})
+    return Overlaps(cut(operations, impossible_ends_of(operations)))
+
+
+def _renamed(columns: dict[str, Integers], titles: dict[str, str]) -> dict[str, Integers]:
+    """The columns of operations, with the ids of processes, and null for the node 0 that old schemas write for it."""
+    found = {own: columns[title] for own, title in titles.items()}
+    node = found["graph_node"]
+    return {**found, "process": process_of(found["process"]), "graph_node": np.where(node == 0, MISSING, node)}
 
 
 def _stacked(*parts: dict[str, Integers]) -> dict[str, Integers]:

@@ -114,6 +114,11 @@ class GpuOperations(_Columns):
     graph_node: Integers
     iteration: Integers
 
+    @property
+    def durations(self) -> npt.NDArray[np.float64]:
+        """end - start in ns (float64); NaN if the end is missing or before the start."""
+        return np.where(self.end >= self.start, elapsed(self.start, self.end), np.nan)
+
     def gpus(self) -> list[tuple[int, int]]:
         """The process and device of every GPU, in order."""
         return [
@@ -144,11 +149,12 @@ class OperatorInputs(NamedTuple):
 
 
 class RangeLabel(NamedTuple):
-    """Label of a host range: its kind, its name and, for an operator, its inputs."""
+    """Label of a host range: its kind, its name and, for an operator, its inputs; its NVTX domain, if that is read."""
 
     kind: int
     name: str
     inputs: OperatorInputs | None = None
+    domain: str | None = None
 
 
 class _OfThreads(_Columns):
@@ -424,6 +430,11 @@ def _chosen(value: Any, rows: npt.NDArray[Any] | slice) -> Any:
 def empty(table: type[Rows]) -> Rows:
     """A table without rows."""
     return columns_of(table, {"start": np.zeros(0, np.int64)})
+
+
+def elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
+    """end - start as float64, computed without overflow of 64-bit integers."""
+    return (end.view(np.uint64) - start.view(np.uint64)).astype(np.float64)
 
 
 def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:

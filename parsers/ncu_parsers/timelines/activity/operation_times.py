@@ -5,18 +5,19 @@ Overlapping operations count once. `ncu_tools.timeline` explains idle time of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from ncu_launch.notes import Note, NoteKind
 
-from ncu_parsers.timelines.activity.activity import MISSING, GpuOperations
+from ncu_parsers.timelines.activity.activity import GRAPH, MISSING, GpuOperations
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Rows = TypeVar("Rows", bound=GpuOperations)
 
 OVERLAP_NOTED = 1.01
 IMPOSSIBLE_OVERLAP_NS = 1_000_000
@@ -51,11 +52,8 @@ class BusyAccount:
 
     def add(self, process: Integers, device: Integers, start: Floats, duration: Floats) -> None:
         """Add operations. Arrays: int64 ids, float64 times in ns from any common origin, one entry per operation."""
-        order = np.lexsort((start, device, process))
-        changes = (np.diff(device[order]) != 0) | (np.diff(process[order]) != 0)
-        for mine in np.split(order, np.flatnonzero(changes) + 1) if len(order) else []:
-            key = (int(process[mine[0]]), int(device[mine[0]]))
-            self._gpus.setdefault(key, _Running(float(start[mine[0]]))).add(start[mine], duration[mine])
+        for gpu, mine in _by_gpu(process, device, start):
+            self._gpus.setdefault(gpu, _Running(float(start[mine[0]]))).add(start[mine], duration[mine])
         self._total += float(duration.sum())
 
     def busy(self) -> dict[tuple[int, int], float]:
@@ -73,19 +71,58 @@ class BusyAccount:
         ]
 
 
+def _by_gpu(
+    process: Integers, device: Integers, start: npt.NDArray[Any]
+) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.intp]]]:
+    """Process and device of each GPU, and its operations in order of their starts."""
+    order = np.lexsort((start, device, process))
+    changes = (np.diff(device[order]) != 0) | (np.diff(process[order]) != 0)
+    for mine in np.split(order, np.flatnonzero(changes) + 1) if len(order) else []:
+        yield (int(process[mine[0]]), int(device[mine[0]])), mine
+
+
+class Overlaps:
+    """The moments in which two of some operations or more ran on a GPU. All operations have an end."""
+
+    def __init__(self, operations: GpuOperations) -> None:
+        self._gpus: dict[tuple[int, int], tuple[Integers, Integers]] = {}
+        for gpu, mine in _by_gpu(operations.process, operations.device, operations.start):
+            found = _moments_of_two(operations.start[mine], operations.end[mine])
+            if len(found[0]):
+                self._gpus[gpu] = found
+
+    def __bool__(self) -> bool:
+        return bool(self._gpus)
+
+    def during(self, operations: GpuOperations) -> Integers:
+        """How many ns of each operation another one ran too (int64)."""
+        found = np.zeros(len(operations), np.int64)
+        for (process, device), moments in self._gpus.items():
+            mine = (operations.process == process) & (operations.device == device)
+            found[mine] = _before(*moments, operations.end[mine]) - _before(*moments, operations.start[mine])
+        return found
+
+
+def _moments_of_two(start: Integers, end: Integers) -> tuple[Integers, Integers]:
+    """Begins and ends of the intervals in which two or more operations, ordered by start, ran."""
+    reached = np.maximum.accumulate(end)
+    begins, ends = start[1:], np.minimum(end[1:], reached[:-1])
+    some = ends > begins
+    begins, ends = begins[some], np.maximum.accumulate(ends[some])
+    new = np.concatenate([[True], begins[1:] > ends[:-1]])[: len(begins)]
+    return begins[new], ends[np.append(new[1:], True)[: len(ends)]]
+
+
+def _before(begins: Integers, ends: Integers, moment: Integers) -> Integers:
+    """How many ns of these intervals lie before each moment."""
+    passed = np.concatenate([[0], np.cumsum(ends - begins)])
+    place = np.searchsorted(begins, moment, side="right")
+    return passed[place] - np.where(place > 0, np.maximum(ends[np.maximum(place, 1) - 1] - moment, 0), 0)
+
+
 def exclusive_times(operations: GpuOperations) -> Integers:
     """Time that each operation ran alone on its GPU, in ns (int64, one per operation)."""
-    found = np.zeros(len(operations), np.int64)
-    process, device = operations.process, operations.device
-    for one, number in operations.gpus():
-        rows = np.flatnonzero((process == one) & (device == number))
-        start, end = operations.start[rows], operations.end[rows]
-        moments = np.concatenate([start, end])
-        order = np.argsort(moments, kind="stable")
-        moments, running = moments[order], np.cumsum(np.repeat([1, -1], len(rows))[order])
-        alone = np.concatenate([[0], np.cumsum(np.where(running[:-1] == 1, np.diff(moments), 0))])
-        found[rows] = alone[np.searchsorted(moments, end)] - alone[np.searchsorted(moments, start)]
-    return found
+    return operations.end - operations.start - Overlaps(operations).during(operations)
 
 
 def lost_note(operations: int) -> Note:
@@ -154,19 +191,34 @@ def impossible_notes(named: Sequence[tuple[str, ImpossibleEnd]]) -> list[str]:
     return notes if more <= 0 else [*notes, f"{more:,} more record{'s are' if more > 1 else ' is'} impossible alike"]
 
 
-def without_impossible_ends(operations: GpuOperations) -> tuple[GpuOperations, list[str]]:
-    """Operations, where any that outlasts a following one on its stream is cut at the start of that one; and notes."""
+def impossible_ends_of(operations: GpuOperations) -> list[ImpossibleEnd]:
+    """The operations that outlast a following one on their stream; those of graphs may."""
     streams = (operations.process, operations.device, operations.context, operations.stream)
     one_by_one = (
         (operations.graph_node == MISSING)
         & (operations.stream != MISSING)
+        & (operations.kind != GRAPH)
+        & (operations.end >= operations.start)
         & ~share_a_number(operations.correlation, MISSING)
     )
-    found = impossible_ends(streams, operations.start, operations.end, one_by_one)
+    return impossible_ends(streams, operations.start, operations.end, one_by_one)
+
+
+def cut(operations: Rows, found: Sequence[ImpossibleEnd]) -> Rows:
+    """The operations, each that was `found` to end impossibly cut at the start of the following one."""
     if not found:
-        return operations, []
+        return operations
     end = operations.end.copy()
-    for one in found:
-        end[one.row] = one.cut_to
-    names = [operations.names[int(operations.name[one.row])] for one in found]
-    return replace(operations, end=end), impossible_notes(list(zip(names, found, strict=True)))
+    end[[one.row for one in found]] = [one.cut_to for one in found]
+    return replace(operations, end=end)
+
+
+def without_impossible_ends(operations: GpuOperations) -> tuple[GpuOperations, list[str]]:
+    """Operations, where any that outlasts a following one on its stream is cut at the start of that one; and notes."""
+    found = impossible_ends_of(operations)
+    return cut(operations, found), impossible_notes(named(operations, found))
+
+
+def named(operations: GpuOperations, found: Sequence[ImpossibleEnd]) -> list[tuple[str, ImpossibleEnd]]:
+    """Impossible ends with the names of their operations."""
+    return [(operations.names[int(operations.name[one.row])], one) for one in found]

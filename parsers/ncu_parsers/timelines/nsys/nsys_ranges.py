@@ -35,7 +35,9 @@ from ncu_parsers.timelines.nsys.database import Database
 
 RANGES, OS_CALLS = "NVTX_EVENTS", "OSRT_API"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
-RANGE_TYPES = {"NvtxPushPopRange": 59, "NvtxStartEndRange": 60}
+PUSH_POP, START_END, DOMAIN_CREATE = "NvtxPushPopRange", "NvtxStartEndRange", "NvtxDomainCreate"
+NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
+"""Numbers of the event types in every schema seen, for files without the table of their names."""
 
 THREAD_BITS, PROCESS_MASK = 24, 0xFFFFFF
 
@@ -108,10 +110,15 @@ def _is_range(database: Database) -> str:
     """SQL condition for push/pop and start/end ranges; old schemas have no type, and only ranges."""
     if "eventType" not in database.columns(RANGES):
         return "1"
+    numbers = event_types(database)
+    return f"(eventType IS NULL OR eventType IN ({numbers[PUSH_POP]}, {numbers[START_END]}))"
+
+
+def event_types(database: Database) -> dict[str, int]:
+    """The number of each type of events in this file."""
     numbers = database.integers(EVENT_TYPES, "id")["id"].tolist()
     named = dict(zip(database.texts(EVENT_TYPES, "name"), numbers, strict=False))
-    wanted = ", ".join(str(named.get(name, number)) for name, number in RANGE_TYPES.items())
-    return f"(eventType IS NULL OR eventType IN ({wanted}))"
+    return {name: named.get(name, number) for name, number in NUMBERS.items()}
 
 
 def _labels_of(
