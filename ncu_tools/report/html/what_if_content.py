@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ncu_tools.timeline.graph.asked import GAPS, KINDS
+from ncu_tools.timeline.graph.operators import numbers_of_names
 from ncu_tools.timeline.graph.what_if import ends, savings
 from ncu_tools.timeline.levers.step_advice import StepAdvice
 
@@ -64,7 +65,7 @@ def _choices(found: StepAdvice, shown: Mapping[str, str]) -> Iterator[tuple[str,
     for number in _largest(activity.operations.name, work, MOST_KERNELS):
         yield "kernel", shown.get(names[number], names[number]), f"^{re.escape(names[number])}$"
     inside = around >= 0
-    for number in _largest(activity.ranges.name[around[inside]], work[inside], MOST_OPERATORS):
+    for number in _largest(numbers_of_names(activity.ranges)[around[inside]], work[inside], MOST_OPERATORS):
         name = activity.ranges.names[number]
         yield "operator, with what it calls", name, f"^{re.escape(name)}$"
     for name, kind in KINDS.items():

@@ -81,6 +81,12 @@ class OperatorsAround:
         return inside
 
 
+def numbers_of_names(ranges: HostRanges) -> Integers:
+    """For each range the first index in `names` of its name, which stands there once for each of its inputs."""
+    first = dict[str, int]()
+    return np.array([first.setdefault(name, at) for at, name in enumerate(ranges.names)], np.int64)[ranges.name]
+
+
 def _parents(rows: Sequence[int], ends: Sequence[int], starts: Sequence[int]) -> list[int]:
     """The row of the range around each range of one thread, ordered by start, longer first; -1 for none."""
     found, around = [], list[tuple[int, int]]()

@@ -18,6 +18,7 @@ from ncu_tools.ceilings.machine_files import HOST_LINK
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.numbers.number_format import scaled as with_prefix
 from ncu_tools.timeline.graph.critical_path import COMMUNICATION
+from ncu_tools.timeline.graph.operators import numbers_of_names
 from ncu_tools.timeline.graph.replay import Change, ReplayTimes, unchanged
 from ncu_tools.timeline.graph.step_graph import COLLECTIVE, COPY, SYNC, Numbers, StepGraph
 from ncu_tools.timeline.graph.waits import is_pageable
@@ -129,7 +130,7 @@ def fewer_waits(step: StepSituation) -> StepLever | None:
     evidence = f"{counted(len(calls), 'call waits', 'calls wait')} for the GPU, {duration(float(lasts.sum()))}"
     around = step.operators.around(calls)
     if (around >= 0).any():
-        name = step.activity.ranges.name[around[around >= 0]]
+        name = numbers_of_names(step.activity.ranges)[around[around >= 0]]
         most = int(np.bincount(name, lasts[around >= 0]).argmax())
         evidence += f"; the longest together in {step.activity.ranges.names[most]}"
     never = _later(edges, np.full(len(edges), -np.inf))

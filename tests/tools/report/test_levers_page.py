@@ -7,10 +7,13 @@ import gzip
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from ncu_parsers.timelines.activity import activity
 
 from ncu_tools.report.html.fine_lanes import FineLanes
 from ncu_tools.report.html.levers_content import advice_on, levers_content, pieces_of_path
@@ -102,6 +105,22 @@ def test_a_typed_factor_gives_an_interval_that_holds_its_replay(browser: Browser
         assert not box.locator(".command").count()
     assert not opened.wrong
     opened.close()
+
+
+def test_a_what_if_of_an_operator_is_offered_once_whatever_its_inputs_are() -> None:
+    calls = [Call(10 * US * at, 10 * US * at + 5 * US, correlation=at) for at in range(4)]
+    kernels = [Operation(200 * US * at + 20 * US, 200 * US * at + 220 * US, "k", at) for at in range(4)]
+    names = ("aten::mm", "aten::add", "aten::mm", "aten::add")
+    operators = [Range(10 * US * at, 10 * US * at + 9 * US, name, activity.OPERATOR) for at, name in enumerate(names)]
+    found = recording(kernels, calls, operators)
+    labels = [
+        *found.ranges.labels,
+        activity.RangeLabel(activity.OPERATOR, "aten::mm", activity.OperatorInputs([[2, 2]])),
+    ]
+    ranges = replace(found.ranges, labels=labels, label=np.array([0, 1, 2, 1]))
+    (run,) = levers_content(advice_on({0: timeline(replace(found, ranges=ranges))}), {})["runs"]
+    titles = [one["title"] for one in run["what_ifs"]["choices"]]
+    assert [title for title in titles if title.startswith("aten")] == ["aten::mm", "aten::add"]
 
 
 def test_a_part_of_a_recording_has_no_levers() -> None:
