@@ -12,7 +12,7 @@ from ncu_tools.report.html.lane_boxes import LaneBox, LanePieces, boxes_of, reso
 from ncu_tools.report.html.step_lanes import FIRST_OF_PATH, NO_NAME
 from ncu_tools.report.html.timeline_content import host_title
 from ncu_tools.report.html.what_if_content import what_ifs
-from ncu_tools.report.step_advice_table import lever_rows, path_rows
+from ncu_tools.report.step_advice_table import lever_rows, path_rows, saving
 from ncu_tools.timeline.graph.critical_path import PATH_KINDS, Stretch
 from ncu_tools.timeline.graph.step_graph import Chain
 from ncu_tools.timeline.levers.step_advice import StepAdvice, advice_on_timeline
@@ -42,10 +42,11 @@ def pieces_of_path(found: StepAdvice) -> LanePieces:
 
 
 def _of_run(found: StepAdvice, shown: Mapping[str, str]) -> dict[str, Any]:
+    levers = [{**row, "saving": saving(row)} for row in lever_rows(found)[:MOST_LEVERS]]
     return {
         "step": found.step, "steps": found.steps, "step_ns": found.step_ns, "length_ns": _end_of_path(found),
         "gpu_alone_ns": found.gpu_alone_ns, "host_alone_ns": found.host_alone_ns, "path": path_rows(found),
-        "lanes": _lanes(found), "levers": lever_rows(found)[:MOST_LEVERS], "what_ifs": what_ifs(found, shown),
+        "lanes": _lanes(found), "levers": levers, "what_ifs": what_ifs(found, shown),
         "notes": found.notes,
     }  # fmt: skip
 

@@ -18,6 +18,7 @@ from ncu_parsers.timelines.activity import activity
 from ncu_tools.report.html.fine_lanes import FineLanes
 from ncu_tools.report.html.levers_content import advice_on, levers_content, pieces_of_path
 from ncu_tools.report.html.timeline_content import timeline_content
+from ncu_tools.report.step_advice_table import saving
 from ncu_tools.timeline.timeline import timeline
 from tests.support.activities import Call, Operation, Range, recording
 from tests.support.browser import Opened
@@ -68,6 +69,11 @@ def test_a_page_draws_the_critical_path_and_a_bar_for_each_lever(browser: Browse
     assert titles[0] == "load data ahead"
     assert bars.locator("rect.saves-interval").count() == len(titles)
     assert "DataLoader" in levers.locator("ol").inner_text()
+    rows = json.loads(
+        ran("advise", str(Path(page.removeprefix("file://")).parent / "trace.json"), "--format", "json").stdout
+    )
+    for item, row in zip(levers.locator("ol li").all(), rows["rows"], strict=False):
+        assert item.inner_text().startswith(f"{row['title']} {saving(row)}")  # as the command says
     opened.page.set_viewport_size({"width": 400, "height": 900})
     opened.settle()
     for label in levers.locator("svg text").all():

@@ -115,11 +115,9 @@ function stepLevers(content, { runs, paths, several }) {
 
   function tableOf(run) {
     const items = run.levers.map((row) => {
-      const likely = row.saves_ns === null ? "" : `, likely ${duration(row.saves_ns)}`;
-      const saves = `${duration(row.saves_low_ns)} to ${duration(row.saves_high_ns)}${likely}`;
       const doubt = row.confidence ? `; ${row.confidence}` : "";
       const unknown = row.unknown ? `Unknown: ${row.unknown}. Check: ${row.check}.` : "";
-      const words = ` saves ${saves}${doubt}. ${capital(row.evidence.join("; "))}. ${row.remedy ?? ""} ${unknown}`;
+      const words = ` ${row.saving}${doubt}. ${capital(row.evidence.join("; "))}. ${row.remedy ?? ""} ${unknown}`;
       return element("li", {}, element("strong", {}, row.title), ...breakable(words));
     });
     return element("ol", { class: "step-levers" }, ...items);

@@ -54,9 +54,8 @@ function firstSentences() {
   };
   const onSteps = (content.levers?.runs ?? []).flatMap(({ run, levers, step, step_ns }) => {
     if (!levers.length) return [];
-    const [{ title, saves_low_ns, saves_high_ns, saves_ns, confidence }] = levers;
-    const likely = saves_ns === null ? "" : `, likely ${duration(saves_ns)}`;
-    const saves = ` saves ${duration(saves_low_ns)} to ${duration(saves_high_ns)}${likely}, of a ${step} of ${duration(step_ns)}`;
+    const [{ title, saving, confidence }] = levers;
+    const saves = ` ${saving}, of a ${step} of ${duration(step_ns)}`;
     const doubt = confidence ? `; ${confidence}` : "";
     return [ofRun([element("a", { href: "#levers" }, title), ...breakable(saves + doubt)], run)];
   });
