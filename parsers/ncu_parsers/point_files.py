@@ -94,10 +94,10 @@ def _of_pytest(root: Mapping[str, Any]) -> PointFile:
     points = []
     for one in _objects(root.get("benchmarks")):
         stats = _object(one.get("stats"))
-        mean, deviation, rounds = (_number(stats.get(name)) for name in ("mean", "stddev", "rounds"))
+        mean, deviation = (_number(_number(stats.get(name)) * NS_PER_S) for name in ("mean", "stddev"))
         if mean > 0:
-            variance = (deviation * NS_PER_S) ** 2 / rounds if rounds > 1 else math.nan
-            points.append(MeasuredTime(_text(one.get("fullname")) or _text(one.get("name")), mean * NS_PER_S, variance))
+            variance = _variance_of_mean(deviation, _number(stats.get("rounds")))
+            points.append(MeasuredTime(_text(one.get("fullname")) or _text(one.get("name")), mean, variance))
     conditions = {
         "machine": _text(_object(machine.get("cpu")).get("brand_raw")) or _text(machine.get("processor")),
         "host": _text(machine.get("node")),
@@ -114,13 +114,13 @@ def _of_nvbench(root: Mapping[str, Any]) -> PointFile:
     for benchmark in _objects(root.get("benchmarks")):
         for state in _objects(benchmark.get("states")):
             found = _summaries(state.get("summaries"))
-            time = next((found[tag] for tag in TIMES if found.get(tag, 0.0) > 0), 0.0)
+            time = _number(next((found[tag] for tag in TIMES if found.get(tag, 0.0) > 0), 0.0) * NS_PER_S)
             if time > 0 and not state.get("is_skipped"):
                 device = names.get(str(state.get("device")), "")
                 used[device] = None
                 axes = [f"{one.get('name')}={one.get('value')}" for one in _objects(state.get("axis_values"))]
                 name = " ".join([_text(benchmark.get("name")), *axes, *([f"on {device}"] if len(names) > 1 else [])])
-                points.append(MeasuredTime(name, time * NS_PER_S, _variance(found, time)))
+                points.append(MeasuredTime(name, time, _variance(found, time)))
     version = _object(_object(_object(root.get("meta")).get("version")).get("nvbench")).get("string")
     conditions = {"GPU": ", ".join(filter(None, used)), "version of NVBench": _text(version)}
     return PointFile(NVBENCH, points, conditions=_known(conditions))
@@ -141,11 +141,16 @@ def _summaries(values: Any) -> dict[str, float]:
 
 
 def _variance(found: Mapping[str, float], time: float) -> float:
-    """The variance of the mean in ns^2, of cold measurements; NaN if it is not known."""
+    """The variance of a mean of `time` ns, of cold measurements; NaN if it is not known."""
     deviation, samples = (
         next((found[tag] for tag in tags if tag in found), math.nan) for tags in (DEVIATIONS, SAMPLES)
     )
-    return (deviation * time * NS_PER_S) ** 2 / samples if samples > 1 else math.nan
+    return _variance_of_mean(deviation * time, samples)
+
+
+def _variance_of_mean(deviation: float, count: float) -> float:
+    """The variance of the mean of so many samples; NaN if it is not known, or no finite number."""
+    return _number(deviation * deviation / count) if count > 1 else math.nan
 
 
 # ----------------------------------------------------------------------------------------------------- untrusted JSON

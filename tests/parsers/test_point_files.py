@@ -84,6 +84,13 @@ def test_pytest_benchmark_outside_of_a_repository_has_no_commit(tmp_path: Path) 
     assert (found.commit, found.committed) == ("", "")
 
 
+@pytest.mark.parametrize(("mean", "points"), [(1.0, 1), (1e300, 0)])
+def test_a_number_beyond_floats_in_ns_is_not_known(tmp_path: Path, mean: float, points: int) -> None:
+    stats = [{"mean": 2.0, "stddev": 1e200, "rounds": 5}, {"mean": mean, "stddev": 1.0, "rounds": 5}]
+    found = read_points(written(tmp_path, {**PYTEST, "benchmarks": [{"name": "a", "stats": one} for one in stats]}))
+    assert (len(found.points), math.isnan(found.points[0].variance)) == (1 + points, True)
+
+
 def test_nvbench_has_a_point_per_state_by_its_axes_and_none_of_those_skipped(tmp_path: Path) -> None:
     path = written(tmp_path, NVBENCH)
     assert is_point_file(path)

@@ -138,9 +138,8 @@ def _of_pytest(tree: dict[str, Any]) -> Iterator[Row]:
             continue
         mean, deviation, rounds = (_number(one.get("stats", {}).get(name)) for name in ("mean", "stddev", "rounds"))
         names = [one[key] for key in ("fullname", "name") if isinstance(one.get(key), str) and one[key]]
-        if mean > 0:
-            variance = (deviation * 1e9) ** 2 / rounds if rounds > 1 else math.nan
-            yield {"name": names[0] if names else "", "time_ns": mean * 1e9, "variance": _known(variance)}
+        if 0 < mean * 1e9 < math.inf:
+            yield {"name": names[0] if names else "", **_in_ns(mean * 1e9, deviation * 1e9, rounds)}
 
 
 def _of_nvbench(tree: dict[str, Any]) -> Iterator[Row]:
@@ -154,17 +153,21 @@ def _of_nvbench(tree: dict[str, Any]) -> Iterator[Row]:
                 for value in one["data"] if value.get("name") == "value"
             }  # fmt: skip
             time = values.get("nv/cold/time/gpu/mean", 0.0)
-            if not time > 0 or state.get("is_skipped") or len(devices) > 1:
+            if not 0 < time * 1e9 < math.inf or state.get("is_skipped") or len(devices) > 1:
                 continue
             relative, samples = (
                 values.get(f"nv/cold/{tag}", math.nan) for tag in ("time/gpu/stdev/relative", "sample_size")
             )
-            variance = (relative * time * 1e9) ** 2 / samples if samples > 1 else math.nan
             axes = [f"{one.get('name')}={one.get('value')}" for one in state["axis_values"]]
             yield {
-                "name": " ".join([name if isinstance(name, str) else "", *axes]), "time_ns": time * 1e9,
-                "variance": _known(variance),
-            }  # fmt: skip
+                "name": " ".join([name if isinstance(name, str) else "", *axes]),
+                **_in_ns(time * 1e9, relative * (time * 1e9), samples),
+            }
+
+
+def _in_ns(time: float, deviation: float, samples: float) -> Row:
+    """A time and the variance of its mean, which is missing if it is beyond a float."""
+    return {"time_ns": time, "variance": _known(_number(deviation * deviation / samples if samples > 1 else math.nan))}
 
 
 def _number(value: Any) -> float:
