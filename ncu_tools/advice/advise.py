@@ -204,8 +204,10 @@ def _clipped(model: SavedShare) -> SavedShare:
     return SavedShare(*(min(0.995, max(0.0, one)) for one in model))
 
 
-def _order(one: LeverAdvice) -> tuple[bool, bool, float, float]:
-    return bool(one.pulled.nothing), one.is_apart, -round(one.saves.middle, 4), -one.saves.high
+def _order(one: LeverAdvice) -> tuple[bool, bool, bool, float, float]:
+    """Levers that save something first, of these the ones that keep the kernel, and the largest saving first."""
+    is_small = one.saves.middle < WORTH
+    return bool(one.pulled.nothing), is_small, one.is_apart, -round(one.saves.middle, 4), -one.saves.high
 
 
 def roof_of(kernel: MeasuredKernel) -> str:

@@ -105,6 +105,8 @@ def divergence(one: Situation) -> Pulled | None:
     """Threads of warps that are switched off while others work."""
     facts = constants()["divergence"]
     lanes = one.get("lanes")
+    if one.is_reduction and one.integer_division_share > constants()["instructions"]["least_divisions"]:
+        return _by_remainders(one)
     if math.isnan(lanes):
         return _by_warps_that_end(one)
     evidence = one.evidence("threads of a warp that take part", lanes, "thread", "lanes")
@@ -114,6 +116,16 @@ def divergence(one: Situation) -> Pulled | None:
     left = keeps(missing, facts["strength"])
     waits = waits_keep(one.waits("wait", "branch_resolving", "barrier", "math_pipe_throttle", "dispatch_stall"), left)
     return Pulled(Effect(dict.fromkeys((*PIPES, "lsu", "l1"), left), waits), [evidence])
+
+
+def _by_remainders(one: Situation) -> Pulled:
+    """A tree of sums whose threads are chosen by a remainder: every warp keeps a few threads until its last steps."""
+    left = Left(*constants()["divergence"]["contiguous"])
+    divided = one.evidence(
+        "of integer divisions and remainders", one.integer_division_share, "fraction", "instructions", "xu"
+    )
+    waits = waits_keep(_waits_for_instructions(one), left)
+    return Pulled(Effect(dict.fromkeys((*PIPES, "lsu"), left), waits), [divided], case="remainders")
 
 
 def _by_warps_that_end(one: Situation) -> Pulled | None:

@@ -80,7 +80,8 @@ def widen_accesses(one: Situation) -> Pulled | None:
         return nothing("DRAM is at its roof", *shown)
     ratio = 16.0 / width
     if is_contended(one):
-        return Pulled(Effect(time=Left(1 / (1.5 * ratio), 1.2 / ratio, 0.9)), shown, uses_code=one.code is not None)
+        queued = Left(1 / (1.5 * ratio), facts["queued"], 1.0)
+        return Pulled(Effect(time=queued), shown, uses_code=one.code is not None)
     gone = share(facts["issue"] * one.memory_instructions * (1 - 1 / ratio))
     issue = keeps(gone, facts["strength"])
     requests = Left(1 / ratio, 0.5 * (1 + 1 / ratio), 1.0)
@@ -97,7 +98,7 @@ def constant_memory(one: Situation) -> Pulled | None:
         return None
     if one.code is None or not one.code.global_loads:
         uniform = 0 < one.sectors_per("load") < facts["sectors_of_one_address"] and one.get("lanes", 32.0) > 16
-        if not uniform:
+        if not (uniform or one.is_convolution):
             return (
                 nothing("no loads of one address were seen")
                 if one.get("load_requests", 0.0) > 0 or one.busy("l1") > 0

@@ -70,11 +70,13 @@ def block_size(one: Situation) -> Pulled | None:
     if not threads > 0:
         return _nothing_is_busy(one)
     evidence = one.evidence("threads of a block", threads, "thread", "threads")
-    if threads < WARP and one.bound < 0.5:
+    if threads < WARP and not one.busiest("dram", "l2", "l1") >= facts["memory_busy"]:
         gain = one.threads_of_whole_warps / (one.threads_on_an_sm or math.nan)
-        if gain <= facts["least_gain"]:
-            return nothing("the grid has no more threads than are on the SMs", evidence)
-        return Pulled(Effect(time=falls_by(gain, facts["whole_warps"])), [evidence])
+        if one.loads_of_a_thread > facts["many_loads"]:  # the idle threads of its warp can take over some of them
+            return Pulled(Effect(time=falls_by(WARP / threads, facts["shared_out"])), [evidence])
+        if gain > facts["least_gain"]:
+            return Pulled(Effect(time=falls_by(gain, facts["whole_warps"])), [evidence])
+        return nothing("the grid has no more threads than are on the SMs", evidence)
     if is_contended(one) and threads < facts["usual"]:
         larger = facts["usual"] / threads
         return Pulled(Effect(time=Left(0.7 / larger, min(1.0, 1.6 / larger), 1.0)), [evidence])

@@ -458,7 +458,12 @@ class Situation:
     @cached_property
     def is_product(self) -> bool:
         """True for a product of matrices: by its name, or by multiplications that load what others load too."""
-        return self.is_gemm or category_of(self.kernel.name) == "convolution"
+        return self.is_gemm or self.is_convolution
+
+    @cached_property
+    def is_convolution(self) -> bool:
+        """True for a convolution, by its name: each element of its filter has one address for the threads of a warp."""
+        return category_of(self.kernel.name) == "convolution"
 
     @cached_property
     def is_gemm(self) -> bool:

@@ -166,7 +166,7 @@ class TestWiderAccesses:
 
     def test_shorten_the_time_of_warps_that_wait_for_one_another(self) -> None:
         found = pulled("widen-accesses", measured(busy={"l2": 0.1}, **CONTENDED), self.NARROW)
-        assert found.effect.time == pytest.approx((1 / 6, 0.3, 0.9))
+        assert found.effect.time == pytest.approx((1 / 6, self.FACTS["queued"], 1))
         assert found.uses_code
 
     def test_bring_nothing_where_accesses_are_wide_or_spread_or_dram_is_at_its_roof(self) -> None:
@@ -215,6 +215,11 @@ class TestConstantMemory:
         assert is_pulled("constant-memory", kernel(50.0))
         assert is_pulled("constant-memory", kernel(109.0, lanes=17.0))
         assert not is_pulled("constant-memory", kernel(109.0, lanes=16.0))
+
+    def test_holds_the_filter_of_a_convolution_whose_loads_are_of_its_input_too(self) -> None:
+        spread = {"load_sectors": 400.0, "load_requests": 100.0}
+        assert is_pulled("constant-memory", measured("conv_forward_kernel", busy={"l1": 0.5}, **spread))
+        assert not is_pulled("constant-memory", measured(busy={"l1": 0.5}, **spread))
 
     def test_is_not_named_without_loads_and_brings_nothing_for_few(self) -> None:
         assert is_absent("constant-memory", measured())
@@ -369,6 +374,14 @@ class TestDivergence:
         assert not is_pulled("divergence", measured(lanes=32 * (1 - self.FACTS["least"]) + 0.1))
         assert is_absent("divergence", measured())
 
+    def test_of_a_sum_over_a_block_is_seen_by_remainders_that_choose_its_threads(self) -> None:
+        remainders = CodeFacts({"I2F.U32.RP": 1, "IMAD": 89, "LDS": 10}, has_text=True)
+        found = pulled("divergence", measured("reduce", busy={"issue": 0.7}, stalls=STALLS, lanes=32.0), remainders)
+        assert (values(found), found.case) == (pytest.approx([0.2]), "remainders")
+        assert found.effect.work["issue"] == found.effect.work["lsu"] == pytest.approx(self.FACTS["contiguous"])
+        assert not is_pulled("divergence", measured("kernel", lanes=32.0), remainders)
+        assert not is_pulled("divergence", measured("reduce", lanes=32.0), code(IMAD=90, LDS=10))
+
     def test_is_seen_by_warps_that_ended_where_threads_were_not_counted(self) -> None:
         facts = self.FACTS
         life = facts["long_blocks"] * constants()["blocks"]["start_ns"]
@@ -443,6 +456,15 @@ class TestTheBlock:
         assert pulled("block-size", measured(busy={"dram": 0.49}, threads=8.0, waves=0.9)).nothing
         for kernel in (measured(busy={"dram": 0.5}, threads=8.0), measured(busy={"dram": 0.4}, threads=32.0)):
             assert pulled("block-size", kernel).effect.time is None
+
+    def test_of_few_threads_that_loop_has_idle_ones_that_can_take_over(self) -> None:
+        def kernel(loads: float) -> MeasuredKernel:  # every SM is full, so that no more threads fit
+            more = {"blocks_per_sm": 32.0, "waves": 1.0, "load_requests": loads * 4096, "blocks": 4096.0}
+            return measured(busy={"issue": 0.6, "dram": 0.1}, threads=16.0, **more)
+
+        found = pulled("block-size", kernel(self.FACTS["many_loads"] + 1))
+        assert (found.effect.time, values(found)) == (pytest.approx(powers(2, self.FACTS["shared_out"])), [16])
+        assert pulled("block-size", kernel(self.FACTS["many_loads"])).nothing
 
     def test_of_warps_that_wait_for_one_another_is_better_larger(self) -> None:
         def kernel(threads: float) -> MeasuredKernel:

@@ -474,3 +474,11 @@ def test_a_build_for_a_debugger_is_told_from_one_with_optimisation() -> None:
     report = str(HISTORIES / "aplainjane__CUDA_Learning" / "bf6513__report.ncu-rep.gz")
     assert advice_of(report, "reduceNeighbored(").levers[0].lever == "release-build"
     assert lever(advice_of(str(H100 / "conflicts.ncu-rep"), "conflicts"), "release-build") is None
+
+
+def test_levers_that_save_less_than_2_percent_stand_behind_a_narrower_type() -> None:
+    found = advice_on(measured("sgemm", busy={"fma": 0.97, "issue": 0.5, "l1": 0.2}, registers=128.0))
+    saves = {one.lever: one.saves.middle for one in found.levers if not one.pulled.nothing}
+    assert saves["fewer-instructions"] < 0.02 < saves["lower-precision"]
+    names = list(saves)
+    assert names.index("lower-precision") < names.index("fewer-instructions")
