@@ -77,7 +77,7 @@ def _sides(history: History, window: int, *, drift: bool) -> _Sides | str:
     here = history.facts[-1].devices
     alike = [run for run in range(runs) if history.facts[run].devices == here]
     if runs < 2:
-        return "one run has none before it to be held against"
+        return "there is only one run, and none before it to compare with"
     if len(alike) < 2:
         others = ", ".join(dict.fromkeys(one.devices or "a device that is not known" for one in history.facts[:-1]))
         return f"{history.runs[-1]} ran on {here or 'a device that is not known'}, and the runs before it on {others}"

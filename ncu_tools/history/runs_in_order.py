@@ -241,7 +241,7 @@ def _commits_named(commits: Iterable[str], found: Sequence[FoundRun]) -> dict[st
         run, sign, commit = text.rpartition("=")
         if not sign or not commit or run not in names:
             raise WrongUsage(
-                f"--commit {text} says the commit of no run.",
+                f"--commit {text} does not name a run and its commit.",
                 f"Runs are {', '.join(sorted(names)[:MOST_NAMED])}{' ...' if len(names) > MOST_NAMED else ''}.",
                 "Write it as --commit RUN=COMMIT.",
             )

@@ -194,7 +194,9 @@ def _on_overlaps(windows: Sequence[StepWindow], steps: int) -> list[str]:
             "both counts in each"
         )
     if hidden := steps - len(windows):
-        notes.append(f"{hidden} of {steps} steps are left out: the next one begins on the GPU when they do or before")
+        notes.append(
+            f"{hidden} of {steps} steps are left out: on the GPU they begin no earlier than the step that follows"
+        )
     return notes
 
 

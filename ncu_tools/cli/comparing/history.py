@@ -416,8 +416,8 @@ def _too_few_runs(history: History) -> list[str]:
         return []
     watched = counted(len(history.names), history.noun, plural(history.noun))
     return [
-        f"no change of times may be seen in {len(history.runs)} runs: of {watched}, one shows from {needed} on; gates "
-        'hold the newest run against fewer, as --fail-on "time>5% of window:5"'
+        f"{len(history.runs)} runs are too few to find a change of times: with {watched}, it takes {needed}; gates on "
+        'the newest run need fewer, as --fail-on "time>5% of window:5"'
     ]
 
 

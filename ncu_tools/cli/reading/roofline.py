@@ -401,8 +401,8 @@ def _take_sampled_bytes(run: str, result: Roofline) -> list[str]:
         return []
     kernels = counted(len(result.sampled_bytes), "kernel", "kernels")
     return [
-        f"~FLOP/B is by samples of the whole GPU, of {kernels} that had 95 % of what ran in five samples or more: "
-        "no count. Points are drawn at FLOP/B"
+        f"~FLOP/B is not counted but estimated from samples of the whole GPU, for {kernels} that ran nearly alone in "
+        "five samples or more. Points are drawn at FLOP/B"
     ]
 
 

@@ -146,7 +146,7 @@ def _not_learnt(
         if one.dtype in names
     )  # fmt: skip
     return [
-        f"{counted(times, 'product', 'products')} of {dtype} on {name} taught nothing: {FEWEST} of a type are needed, "
-        "and its peak"
+        f"{counted(times, 'product', 'products')} of {dtype} on {name} taught nothing: that takes {FEWEST} of a type, "
+        "and the machine's peak for it"
         for (name, dtype), times in others.items() if (name, dtype) not in learnt
     ]  # fmt: skip

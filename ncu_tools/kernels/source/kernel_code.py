@@ -86,7 +86,7 @@ def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launc
         more = "" if len(found) <= MOST_LISTED else f" and {len(found) - MOST_LISTED} more"
         launches = len(set(instructions["launch_id"].to_pylist()))
         raise NcuBenchError(
-            "No instructions are left of the kernel or launch that was named.",
+            "The report has no instructions of the kernel or launch that was named.",
             f"There are instructions of {counted(launches, 'launch', 'launches')} of: "
             f"{', '.join(name or '' for name in found[:MOST_LISTED])}{more}.",
             "Name one of these with --kernel, or leave --kernel and --launch out for the one with the most samples.",

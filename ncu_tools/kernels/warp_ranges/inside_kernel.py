@@ -112,8 +112,8 @@ def _notes(trace: WarpTrace, ranges: LaunchRanges, graph: WaitGraph) -> list[str
         ))  # fmt: skip
     elif share < EXPLAINED:
         found.append(Note(
-            f"who ends {1 - share:.0%} of the waiting is not known: what-ifs are intervals; --kind or --roles may tell "
-            "more", NoteKind.NOT_KNOWN,
+            f"what ends {1 - share:.0%} of the waiting is not known: what-ifs are intervals; --kind or --roles may "
+            "tell more", NoteKind.NOT_KNOWN,
         ))  # fmt: skip
     if graph.has_waits:
         found.append(Note(
@@ -126,10 +126,10 @@ def _notes(trace: WarpTrace, ranges: LaunchRanges, graph: WaitGraph) -> list[str
             NoteKind.ESTIMATE,
         ))  # fmt: skip
     if not (np.asarray(ranges.sm) != MISSING).any():
-        found.append(Note("the trace does not say SMs: blocks are laid behind one another by their times alone",
+        found.append(Note("the trace does not name SMs: which block follows which is inferred from their times alone",
                           NoteKind.NOT_KNOWN))  # fmt: skip
     if not trace.is_aligned:
-        found.append(Note("what-ifs and the chain are of the longest block", NoteKind.METHOD))
+        found.append(Note("what-ifs and the chain of waits are those of the longest block", NoteKind.METHOD))
     elif not (np.asarray(ranges.tpc) != MISSING).any():
         found.append(Note("the trace does not say which TPC and GPC an SM is in", NoteKind.NOT_KNOWN))
     if ranges.crossing:
@@ -139,7 +139,7 @@ def _notes(trace: WarpTrace, ranges: LaunchRanges, graph: WaitGraph) -> list[str
         ))  # fmt: skip
     if not ranges.has_lives:
         word = ranges.lane_word
-        found.append(Note(f"a {word} lives from its first record to its last: the trace has no lives of {word}s",
+        found.append(Note(f"the trace has no start and end of {word}s: their first and last records are used",
                           NoteKind.METHOD))  # fmt: skip
     if trace.clock is Clock.NANOSECONDS and ranges.step >= 16:
         found.append(Note(f"times are in steps of {ranges.step} ns", NoteKind.METHOD))

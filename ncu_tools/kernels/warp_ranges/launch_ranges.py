@@ -365,7 +365,7 @@ def roles_in(text: str) -> dict[int, str]:
             1 <= len(one) <= 2 and all(end.strip().isdecimal() for end in one) for one in spans
         ):
             raise WrongUsage(
-                f'--roles "{part.strip()}" is no role.', "It is numbers of warps and a name.",
+                f'--roles "{part.strip()}" is no role.', "A role is numbers of warps, =, and a name.",
                 "Write it as in: --roles 0-3=softmax,12+14=mma",
             )  # fmt: skip
         for one in spans:

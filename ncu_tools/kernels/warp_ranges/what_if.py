@@ -46,7 +46,7 @@ def shorter_in(text: str, ranges: LaunchRanges) -> ShorterRanges:
     match = _FACTOR.fullmatch(text.strip())
     if match is None:
         raise WrongUsage(
-            f'--what-if "{text}" cannot be read.', "It is a range and a factor.",
+            f'--what-if "{text}" cannot be read.', "A what-if is the name of a range, =, and a factor.",
             'Write it as in: --what-if "mma_issue=0.5x", or "tma_acquire=0" for none at all',
         )  # fmt: skip
     names = frozenset(at for at, one in enumerate(ranges.names) if fnmatchcase(one, match[1]))

@@ -46,8 +46,9 @@ class AskedWhatIfs:
         found = _VALUE.fullmatch(value.strip())
         if not sign or not name.strip() or found is None:
             raise WrongUsage(
-                f"--what-if {text} does not say what takes which time.",
-                "It is a name, =, and a factor, a time of each, or 0 for gone.", f"As in: {EXAMPLES}",
+                f"--what-if {text} cannot be read.",
+                "A what-if is a name, =, and a factor, a time of each operation, or 0 to remove them.",
+                f"As in: {EXAMPLES}",
             )  # fmt: skip
         number, unit = float(found[1]), (found[2] or "").lower()
         if unit not in ("", "x") or (not unit and number):

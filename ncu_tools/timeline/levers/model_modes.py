@@ -46,7 +46,9 @@ def model_of(word: str) -> str:
         return word
     target = json.loads(file.read_text("utf-8")).get("target")
     if not isinstance(target, str):
-        raise NcuBenchError(f"{word} is no run of a model by its name.", advice="ncu-bench advise resnet18 --check")
+        raise NcuBenchError(
+            f"{word} is a run, but not of a model that was given by name.", advice="ncu-bench advise resnet18 --check"
+        )
     return target
 
 

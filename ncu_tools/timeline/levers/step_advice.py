@@ -219,9 +219,7 @@ def _notes(situation: StepSituation) -> list[str]:
     notes = [*([situation.evidence.why] if situation.evidence.why else []), *situation.doubts]
     if (situation.activity.ranges.kind == PYTHON).any():
         option = " (with_stack)" if situation.activity.tool == "kineto" else ""
-        notes.append(
-            f"recorded with Python's stacks{option}, which stretch the host's code: what is saved there is less"
-        )
+        notes.append(f"recorded with Python's stacks{option}, which slow the host's code: real savings are smaller")
     if situation.graph.inferred:
         notes.append(
             f"{situation.graph.inferred:,} waits for events are inferred, as the recording does not name their events"

@@ -74,8 +74,8 @@ def test_instructions_without_text_say_what_gives_it() -> None:
     [
         (["--view", "ptx"], "The report has nothing for --view ptx."),
         (["--around", "here"], "here is no offset."),
-        (["--kernel", "softmax"], "No instructions are left of the kernel or launch that was named."),
-        (["--launch", "7"], "No instructions are left of the kernel or launch that was named."),
+        (["--kernel", "softmax"], "The report has no instructions of the kernel or launch that was named."),
+        (["--launch", "7"], "The report has no instructions of the kernel or launch that was named."),
     ],
 )
 def test_what_the_report_does_not_hold_is_refused(arguments: list[str], message: str) -> None:

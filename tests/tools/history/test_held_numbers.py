@@ -54,7 +54,7 @@ class TestTheRunsOfBothSides:
         def lacking(*devices: str) -> str:
             return held(history_of_values(on(*devices), time=np.ones(len(devices))), "time", 9).lacks["time"]
 
-        assert lacking("A") == "one run has none before it to be held against"
+        assert lacking("A") == "there is only one run, and none before it to compare with"
         assert lacking("A", "B", "A", "C") == "r3 ran on C, and the runs before it on A, B"
         assert lacking("A", "") == "r1 ran on a device that is not known, and the runs before it on A"
         assert lacking("", "A") == "r1 ran on A, and the runs before it on a device that is not known"

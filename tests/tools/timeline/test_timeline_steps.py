@@ -147,7 +147,7 @@ def test_steps_of_which_no_time_is_left_are_counted_in_a_note() -> None:
     early = recording([*operations, Operation(1, 39)], calls, ranges)
     assert steps(early, "^step") == [("step 2", 39, 50)]
     notes = timeline(early, step=re.compile("^step")).notes
-    assert "GPU 0: 1 of 2 steps are left out: the next one begins on the GPU when they do or before" in notes
+    assert "GPU 0: 1 of 2 steps are left out: on the GPU they begin no earlier than the step that follows" in notes
 
 
 def test_a_name_that_no_range_has_is_refused_with_some_that_there_are() -> None:

@@ -202,7 +202,7 @@ def counters_beside(report: str | None, found: InsideKernel) -> list[str]:
         f"{facts[key].title} {duration(value) if facts[key].unit == 'ns' else scaled(value, facts[key].unit)}"
         for key in COUNTED if key in facts for value in (float(facts[key].value),)
     ]  # fmt: skip
-    notes = [f"ncu counted of it in {report}: {', '.join(said) or 'nothing that is told here'}"]
+    notes = [f"counts of this kernel by ncu, from {report}: {', '.join(said) or 'none that is shown here'}"]
     if "duration" in facts and found.ranges.clock.value == "ns" and found.ranges.is_aligned:
         cost = found.ranges.duration / float(facts["duration"].value)
         also = (

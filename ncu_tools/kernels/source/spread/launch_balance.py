@@ -94,7 +94,7 @@ def _longest(launches: pa.Table, launch: int | None) -> tuple[int | None, pa.Tab
     left, numbers = arrays.kept(launches, named), numbers[named]
     if not len(left):
         raise NcuBenchError(
-            "The launch that was named is not there.",
+            "There is no such launch." if launch is None else f"There is no launch {launch}.",
             f"There are {counted(len(launches), 'launch', 'launches')}.",
             "Name another with --launch, or leave it out for the longest.",
         )

@@ -159,7 +159,9 @@ class TestLearning:
         done = called_here(
             "estimate", "mine.csv", "--learn", "--measured-on", "b200", "-o", "mine.toml", cwd=table.parent
         )
-        assert "1 product of fp8 on b200 taught nothing: 8 of a type are needed, and its peak" in done.err
+        assert (
+            "1 product of fp8 on b200 taught nothing: that takes 8 of a type, and the machine's peak for it" in done.err
+        )
 
     def test_without_a_file_to_write_is_refused(self, table: Path) -> None:
         done = called_here("estimate", "mine.csv", "--learn", "--measured-on", "b200", cwd=table.parent)

@@ -85,7 +85,7 @@ def test_a_run_of_a_model_stands_for_the_model(tmp_path: Path) -> None:
     assert model_of(str(tmp_path)) == "resnet18"
     assert model_of("mobilenet_v2") == "mobilenet_v2"
     (tmp_path / "workload.json").write_text("{}")
-    with pytest.raises(NcuBenchError, match="no run of a model"):
+    with pytest.raises(NcuBenchError, match="not of a model that was given by name"):
         model_of(str(tmp_path))
 
 
