@@ -11,7 +11,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -300,7 +300,8 @@ def _layout(
     sizes = {column.name: max(map(text_width, [column.title, *cells[column.name]])) for column in columns}
     if width is None or _width(columns, sizes, GAP) <= width:
         return columns, cells, sizes, GAP
-    kept = _kept(columns, sizes, width)
+    alike = {name for name, texts in cells.items() if len(set(texts)) == 1}
+    kept = _kept(columns, sizes, width, alike)
     shares = _shared(kept, sizes, width)
     for column in kept:
         if column.is_wide and not full_names:
@@ -327,16 +328,18 @@ def _width(columns: list[Column], sizes: dict[str, int], gap: int) -> int:
     return sum(sizes[column.name] + gap for column in columns)
 
 
-def _kept(columns: list[Column], sizes: dict[str, int], width: int) -> list[Column]:
+def _kept(columns: list[Column], sizes: dict[str, int], width: int, alike: Container[str]) -> list[Column]:
     """The columns that fit `width`, after dropping the least important ones.
 
-    Ranked columns are dropped until names have half of the width; others only for the least that names need.
+    Ranked columns are dropped until names have half of the width; others only for the least that names need, from the
+    right, those first in which all rows are `alike`.
     """
     kept = list(columns)
+    others = [one for one in reversed(columns[1:]) if _may_go(one) and one.spare is None]
     several = sum(column.is_wide for column in columns) or 1
     for names, groups in (
         (max(NARROWEST, width // 2 // several), _ranked(columns)),
-        (NARROWEST, [[one] for one in reversed(columns[1:]) if _may_go(one) and one.spare is None]),
+        (NARROWEST, [[one] for one in sorted(others, key=lambda one: one.name not in alike)]),
     ):
         least = {one.name: _least(one, sizes[one.name], names) for one in columns}
         for group in groups:

@@ -151,6 +151,13 @@ def test_columns_are_dropped_by_importance_and_then_from_the_right() -> None:
     ]  # fmt: skip
 
 
+def test_a_column_in_which_all_rows_are_alike_is_dropped_before_one_that_tells_them_apart() -> None:
+    columns = [NAMES, *(Column(name, name) for name in ("device", "mode", "phase"))]
+    rows = [{"name": "x", "device": "cpu", "mode": "eager", "phase": phase} for phase in ("prefill", "decode")]
+    assert to_text(Table("x", columns, rows), 24).split("\n")[0].split() == ["name", "device", "phase"]
+    assert to_text(Table("x", columns, rows[:1]), 22).split("\n")[0].split() == ["name", "device", "mode"]
+
+
 def test_names_are_shortened_if_no_other_column_can_be_dropped() -> None:
     assert len(to_text(TABLE, 30).splitlines()[2]) == 30
 
