@@ -22,6 +22,7 @@ from ncu_parsers.derived.operators import graph_captures
 from ncu_parsers.launches.host_ranges import DEEPEST, OPERATOR
 from ncu_parsers.launches.launch_work import work_of_launches, work_of_operators
 from ncu_parsers.launches.nested_ranges import Context, NestedRanges
+from ncu_parsers.launches.operation_columns import column, identity, table_of, wholes
 from ncu_parsers.launches.places import places_of_calls, places_of_operators
 from ncu_parsers.launches.python_frames import PythonFrames, location_columns_of, may_be_a_location
 from ncu_parsers.launches.replayed_graphs import Captured, captured_launches, replayed, take_captured
@@ -30,7 +31,6 @@ from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema import arrays
-from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata, short_name
 from ncu_parsers.schema.vendors import VENDOR_COLUMN
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
@@ -190,17 +190,9 @@ class _LaunchView:
         """
         rows = slice(begin, end)
         known = {**self._identity(rows), **self._position(rows), **self._done.part(rows).contract_columns()}
-        nothing = {kind: pa.nulls(end - begin, kind) for kind in {column.type for column in COLUMNS}}
-        columns = [known.get(column.name, nothing[column.type]) for column in COLUMNS]
-        fields = list(contract_fields())
-        for title, unit, values in self._beyond(rows):
-            if title in self._titles:
-                columns.append(values)
-                fields.append(pa.field(title, values.type, metadata=field_metadata(unit=unit)))
-        for field, values in self._sampled:
-            columns.append(values.slice(begin, end - begin))
-            fields.append(field)
-        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+        beyond = [column(title, values, unit) for title, unit, values in self._beyond(rows) if title in self._titles]
+        sampled = [(field, values.slice(begin, end - begin)) for field, values in self._sampled]
+        return table_of(end - begin, known, [*beyond, *sampled])
 
     def notes(self) -> list[str]:
         """Notes on impossible values, overlapping operations and missing facts."""
@@ -237,33 +229,19 @@ class _LaunchView:
         """The columns that identify the kernel and its device."""
         operations, fact, facts, found = self._operations.at(rows), self._fact[rows], self._facts, self._found
         count, gpu, gpus = len(operations), self._gpu[rows], self._gpus
-        stream, of_stream = np.unique(operations.stream, return_inverse=True)
-        return {
-            "source": arrays.repeated(self._origin, count),
-            "report": arrays.repeated(found.name, count),
-            "launch_id": _wholes(operations.correlation, pa.int64()),
-            "process_id": _wholes(operations.process, pa.int64()),
+        known = {
+            **identity(operations, self._origin, found.name),
             "rank": arrays.wholes(np.full(count, -1 if found.rank is None else found.rank), pa.int32()),
-            "device_id": _wholes(operations.device, pa.int32()),
             "device_name": arrays.recoded(gpu, [found.devices.get(one) for one in gpus]),
             "compute_capability": arrays.recoded(gpu, [found.capabilities.get(one) for one in gpus]),
-            "context": _wholes(operations.context, pa.int64()),
-            "stream": arrays.recoded(of_stream, [None if one == MISSING else str(one) for one in stream.tolist()]),
-            "kernel_name": arrays.recoded(operations.name, operations.names),
-            "kernel_short": self._short_names(operations),
             "grid": _triples(fact, [one.grid for one in facts]),
             "block": _triples(fact, [one.block for one in facts]),
-            "failed": arrays.booleans(np.zeros(count, np.bool_)),
             "duration_ns": arrays.floats(self._durations[rows]),
         }
-
-    def _short_names(self, operations: GpuOperations) -> pa.Array:
-        """Function names; a copy keeps its whole name, and an operator loses its namespace."""
-        names = operations.names
-        if not self.on_gpu:
-            return arrays.recoded(operations.name, [one.partition("::")[2] or one for one in names])
-        shorts = [*names, *map(short_name, names)]
-        return arrays.recoded(operations.name + len(names) * (operations.kind == KERNEL), shorts)
+        if not self.on_gpu:  # an operator loses its namespace
+            shorts = [one.partition("::")[2] or one for one in operations.names]
+            known["kernel_short"] = arrays.recoded(operations.name, shorts)
+        return known
 
     def _position(self, rows: slice) -> dict[str, pa.Array]:
         """Program-position columns of each row: from its own scopes, else from host ranges."""
@@ -282,7 +260,7 @@ class _LaunchView:
             ),
             "phase": arrays.recoded(code, [facts.phase or (at and at.phase()) for at, facts in known]),
             "module": arrays.recoded(code, [facts.module or _module(at) for at, facts in known]),
-            "iteration": _wholes(np.where(own == MISSING, steps, own), pa.int32()),
+            "iteration": wholes(np.where(own == MISSING, steps, own), pa.int32()),
         }
 
     def _beyond(self, rows: slice) -> Iterator[Extra]:
@@ -301,18 +279,18 @@ class _LaunchView:
             yield "overlapped_ns", "ns", arrays.whole(operations.end - operations.start - self._exclusive[rows])
         if not self.on_gpu:
             yield "whole_duration_ns", "ns", arrays.floats((operations.end - operations.start).astype(np.float64))
-        yield "bytes", "byte", _wholes(operations.bytes, pa.int64())
-        yield "correlation_id", "", _wholes(operations.correlation, pa.int64())
-        yield "thread_id", "", _wholes(self._thread[rows], pa.int64())
+        yield "bytes", "byte", wholes(operations.bytes, pa.int64())
+        yield "correlation_id", "", wholes(operations.correlation, pa.int64())
+        yield "thread_id", "", wholes(self._thread[rows], pa.int64())
         for title, unit, said in (
             ("registers_per_thread", "register/thread", [one.registers for one in facts]),
             ("shared_memory_bytes", "byte", [one.shared_memory for one in facts]),
         ):
             numbers = np.array([MISSING if one is None or one >= FARTHEST else one for one in said], np.int64)
-            yield title, unit, _wholes(numbers[fact], pa.int64())
+            yield title, unit, wholes(numbers[fact], pa.int64())
         occupancy = np.array([one.occupancy for one in facts], np.float64)
         yield "estimated_occupancy_percent", "%", arrays.floats(occupancy[fact])
-        yield "graph_node_id", "", _wholes(operations.graph_node, pa.int64())
+        yield "graph_node_id", "", wholes(operations.graph_node, pa.int64())
         for title, unit in FACTS.items():
             numbers_of = [dict(one.numbers).get(title) for one in facts]
             if numbers_of.count(None) < len(numbers_of):
@@ -363,12 +341,6 @@ def _module(context: Context | None) -> str | None:
 def _as_text(value: object) -> str | None:
     """A list of shapes or types as JSON; None for any other value."""
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else None
-
-
-def _wholes(values: Integers, kind: pa.DataType) -> pa.Array:
-    """Integers as int32 or int64; null if negative or too large."""
-    most = np.iinfo(np.int32 if kind == pa.int32() else np.int64).max
-    return arrays.wholes(np.where((values >= 0) & (values <= most), values, -1), kind)
 
 
 def _triples(codes: Codes, values: Sequence[tuple[int, int, int] | None]) -> pa.Array:

@@ -92,9 +92,10 @@ def bits_of(array: pa.Array) -> npt.NDArray[np.bool_]:
     return bits[array.offset : array.offset + len(array)].astype(bool)
 
 
-def whole(values: npt.NDArray[np.integer]) -> pa.Array:
-    """int64 without nulls."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, _buffer(values.astype(np.int64))])
+def whole(values: npt.NDArray[np.integer], present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """int64, null where not `present`."""
+    bitmap = None if present is None or present.all() else _buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(pa.int64(), len(values), [bitmap, _buffer(values.astype(np.int64))])
 
 
 def _validity(present: Sequence[bool]) -> pa.Buffer | None:

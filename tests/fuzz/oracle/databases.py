@@ -142,7 +142,7 @@ def _first(cells: dict[str, int | None], *names: str) -> int:
 
 
 def _fit(value: int | None, bits: int = 63) -> int | None:
-    return value if value is not None and -(2**bits) <= value < 2**bits else None
+    return value if value is not None and 0 <= value < 2**bits else None
 
 
 def _is_shape(sides: list[int | None]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,10 @@ from ncu_parsers.derived.operators.work_from_shapes import WorkOfLaunches
 from ncu_parsers.launches.launch_work import work_of_launches
 from ncu_parsers.launches.nsys.call_sites import CallSites, Label, OpenPaths
 from ncu_parsers.launches.nsys.operations import TracedOperations
+from ncu_parsers.launches.operation_columns import Column, column, identity, table_of, wholes
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.report import Launch
-from ncu_parsers.schema import arrays, tables
-from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata
+from ncu_parsers.schema import arrays
 from ncu_parsers.timelines.activity.activity import MISSING, OPERATION_KINDS, Codes, Integers
 from ncu_parsers.timelines.nsys.devices import Devices
 
@@ -35,45 +34,24 @@ def launch_table(
     `thread` is the serialised id of the launching thread; `sites` are None without ranges. Operator columns without a
     value are left out, except the columns in `kept`. `formulas` are the user's own.
     """
-    rows, named = len(operations), operations.names
-    known = devices.of(operations.process, operations.device)
+    rows, gpu = len(operations), devices.of(operations.process, operations.device)
     done = None if sites is None else _work_done(operations, sites, formulas)
-    filled = {
+    known = {
         **(done.contract_columns() if done else {}),
-        "source": arrays.repeated(SOURCE, rows),
-        "report": arrays.repeated(name, rows),
-        "launch_id": _numbers(operations.correlation, pa.int64()),
-        "process_id": _numbers(operations.process, pa.int64()),
-        "device_id": _numbers(operations.device, pa.int32()),
-        "device_name": arrays.recoded(known.code, known.names),
-        "chip": arrays.recoded(known.code, known.chips),
-        "compute_capability": arrays.recoded(known.code, known.compute_capabilities),
-        "context": _numbers(operations.context, pa.int64()),
-        "stream": _printed(operations.stream),
-        "kernel_name": arrays.recoded(operations.name, named),
-        "kernel_short": arrays.recoded(operations.name, [_short(one) for one in named]),
+        **identity(operations, SOURCE, name),
+        "device_name": arrays.recoded(gpu.code, gpu.names),
+        "chip": arrays.recoded(gpu.code, gpu.chips),
+        "compute_capability": arrays.recoded(gpu.code, gpu.compute_capabilities),
         "grid": _triples([operations.grid_x, operations.grid_y, operations.grid_z]),
         "block": _triples([operations.block_x, operations.block_y, operations.block_z]),
-        "failed": arrays.booleans([False] * rows),
-        "duration_ns": arrays.floats(operations.durations),
         **({} if sites is None else _attribution(sites.launched, sites.captured)),
     }
-    fields = list(contract_fields())
-    data = [filled.get(column.name) for column in COLUMNS]
-    data = [pa.nulls(rows, column.type) if one is None else one for one, column in zip(data, COLUMNS, strict=True)]
-    for own, values, unit, meaning in [*_captures(sites), *_own_columns(operations, thread)]:
-        fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit, meaning=meaning)))
-        data.append(values)
-    for own, unit, values in [*_operator_names(sites), *(done.operator_columns() if done else [])]:
-        if values.null_count < rows or own in kept:
-            fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit)))
-            data.append(values)
-    return pa.Table.from_arrays(data, schema=pa.schema(fields))
-
-
-@lru_cache(maxsize=65536)
-def _short(name: str) -> str:
-    return name if name.startswith("[") else tables.short_name(name)
+    of_operators = [
+        column(title, values, unit)
+        for title, unit, values in [*_operator_names(sites), *(done.operator_columns() if done else [])]
+        if values.null_count < rows or title in kept
+    ]
+    return table_of(rows, known, [*_captures(sites), *_own_columns(operations, thread), *of_operators])
 
 
 def _work_done(
@@ -101,34 +79,31 @@ def _operator_names(sites: CallSites | None) -> list[tuple[str, str, pa.Array]]:
     return [("operator", "", arrays.recoded(code, names)), ("shapes", "", arrays.recoded(code, shapes))]
 
 
-Own = tuple[str, pa.Array, str, str]
-"""Name, values, unit and meaning of a column of timelines."""
-
-
-def _captures(sites: CallSites | None) -> list[Own]:
+def _captures(sites: CallSites | None) -> list[Column]:
     if sites is None or not sites.captures:
         return []
     meaning = "NVTX ranges in which a CUDA graph's node was captured, outermost first"
-    return [(CAPTURED_IN, _path_lists(sites.captured), "", meaning)]
+    return [column(CAPTURED_IN, _path_lists(sites.captured), "", meaning)]
 
 
-def _own_columns(operations: TracedOperations, thread: Integers) -> list[Own]:
-    def numbers(values: Integers) -> pa.Array:
-        return _numbers(values, pa.int64())
+def _own_columns(operations: TracedOperations, thread: Integers) -> list[Column]:
+    def numbers(title: str, values: Integers, unit: str, meaning: str = "") -> Column:
+        return column(title, wholes(values, pa.int64()), unit, meaning)
 
-    own_thread = numbers(np.where(thread == MISSING, MISSING, thread & 0xFFFFFF))
-    kind = arrays.recoded(operations.kind, OPERATION_KINDS)
+    kind, since = arrays.recoded(operations.kind, OPERATION_KINDS), "since the time zero of the timeline"
+    end = arrays.whole(operations.end, operations.end != MISSING)
+    own_thread = np.where(thread == MISSING, MISSING, thread & 0xFFFFFF)
     return [
-        ("operation", kind, "", "kernel, memcpy, memset, or graph as a whole"),
-        ("start_ns", numbers(operations.start), "ns", "since the time zero of the timeline"),
-        ("end_ns", numbers(operations.end), "ns", "since the time zero of the timeline"),
-        ("bytes", numbers(operations.bytes), "byte", "copied or set"),
-        ("correlation_id", numbers(operations.correlation), "", "shared with the API call, within the process"),
-        ("graph_node_id", numbers(operations.graph_node), "", "node of a CUDA graph"),
-        ("thread_id", own_thread, "", "the thread whose API call launched it"),
-        ("registers_per_thread", numbers(operations.registers), "register/thread", ""),
-        ("static_shared_memory_bytes", numbers(operations.static_shared_memory), "byte", "per block"),
-        ("dynamic_shared_memory_bytes", numbers(operations.dynamic_shared_memory), "byte", "per block"),
+        column("operation", kind, "", "kernel, memcpy, memset, or graph as a whole"),
+        column("start_ns", arrays.whole(operations.start), "ns", since),
+        column("end_ns", end, "ns", since),
+        numbers("bytes", operations.bytes, "byte", "copied or set"),
+        numbers("correlation_id", operations.correlation, "", "shared with the API call, within the process"),
+        numbers("graph_node_id", operations.graph_node, "", "node of a CUDA graph"),
+        numbers("thread_id", own_thread, "", "the thread whose API call launched it"),
+        numbers("registers_per_thread", operations.registers, "register/thread"),
+        numbers("static_shared_memory_bytes", operations.static_shared_memory, "byte", "per block"),
+        numbers("dynamic_shared_memory_bytes", operations.dynamic_shared_memory, "byte", "per block"),
     ]
 
 
@@ -141,7 +116,7 @@ def _attribution(launched: OpenPaths, captured: OpenPaths) -> dict[str, pa.Array
         "nvtx_path": _path_lists(launched),
         "phase": _first_named(codes, [one.phase for one in here], [one.phase for one in there]),
         "module": _first_named(codes, [one.module for one in here], [one.module for one in there]),
-        "iteration": _numbers(iterations[launched.code], pa.int32()),
+        "iteration": wholes(iterations[launched.code], pa.int32()),
     }
 
 
@@ -164,22 +139,6 @@ def _placed(path: tuple[Label, ...]) -> Launch:
     launch = Launch("")
     place(launch, list(path))
     return launch
-
-
-def _numbers(values: Integers, kind: pa.DataType) -> pa.Array:
-    """Convert integers to Arrow; null if `MISSING`, or if they do not fit into 32 bits for int32."""
-    width = np.int32 if kind == pa.int32() else np.int64
-    limits = np.iinfo(width)
-    present = (values != MISSING) & (values >= limits.min) & (values <= limits.max)
-    bitmap = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little").tobytes())
-    data = np.where(present, values, 0).astype(width)
-    return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(data.tobytes())])
-
-
-def _printed(values: Integers) -> pa.Array:
-    """Integers as texts; null if `MISSING`."""
-    numbers, code = np.unique(values, return_inverse=True)
-    return arrays.recoded(code, [None if number == MISSING else str(number) for number in numbers.tolist()])
 
 
 def _triples(axes: list[Integers]) -> pa.Array:

@@ -28,12 +28,12 @@ from ncu_parsers.launches.nsys.call_sites import CallSites, nested, open_paths
 from ncu_parsers.launches.nsys.launch_table import CAPTURED_IN, SOURCE, launch_table
 from ncu_parsers.launches.nsys.nvtx import NvtxRanges, read_ranges, sampled_operators
 from ncu_parsers.launches.nsys.operations import OperationReader, TracedOperations, overlaps
+from ncu_parsers.launches.operation_columns import column
 from ncu_parsers.launches.sampled_columns import SampledColumns
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema import arrays
-from ncu_parsers.schema.tables import field_metadata
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.memory import one_heap
 from ncu_parsers.sources.reading_ahead import one_ahead
@@ -222,7 +222,7 @@ class _Timeline:
             self.account.add(operations, calls, sites)
             table = launch_table(name, operations, calls.thread, sites, self._devices, kept, self._own)
             for own, unit, values in self._beside(operations, calls):
-                table = table.append_column(pa.field(own, values.type, metadata=field_metadata(unit=unit)), values)
+                table = table.append_column(*column(own, values, unit))
             place = self._devices.places(operations.process, operations.device)
             yield self._samples.beside(table, operations.start, operations.end, place)
         if not self.account.rows:
@@ -231,10 +231,9 @@ class _Timeline:
     def _beside(self, operations: TracedOperations, calls: LaunchingCalls) -> Iterator[tuple[str, str, pa.Array]]:
         """Name, unit and values of columns: times alone, if any overlap, and lines of Python, if known."""
         if self._overlaps:
-            overlapped, unknown = self._overlaps.during(operations), np.isnan(operations.durations)
-            alone = operations.end - operations.start - overlapped
-            yield "exclusive_ns", "ns", arrays.wholes(np.where(unknown, -1, alone), pa.int64())
-            yield "overlapped_ns", "ns", arrays.wholes(np.where(unknown, -1, overlapped), pa.int64())
+            overlapped, is_timed = self._overlaps.during(operations), operations.end >= operations.start
+            yield "exclusive_ns", "ns", arrays.whole(operations.end - operations.start - overlapped, is_timed)
+            yield "overlapped_ns", "ns", arrays.whole(overlapped, is_timed)
         if self._locations:
             yield from python_backtraces.location_columns_of(self._locations, calls.backtrace)
 
