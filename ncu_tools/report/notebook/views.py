@@ -164,7 +164,7 @@ class SourceView(TableView):
 
 def text_of_kernels(found: Hotspots, top: int) -> str:
     """The first `top` kernels as a table of text."""
-    name = column("kernel", kind="text", wide=True)
+    name = column("kernel")
     columns = [name, *(one._replace(spare=place) for place, one in enumerate(_kernel_columns(found)))]
     return to_text(Table("hotspots", columns, [asdict(row) for row in found.rows[:top]]), TEXT_WIDTH)
 
