@@ -1,1 +1,1 @@
-"""What can be done about a kernel's time: levers, what each saves as an interval, and how sure that is."""
+"""What can be done about a kernel's time: levers, the interval of each one's saving, and how often intervals held."""

@@ -1,7 +1,7 @@
-"""Advice on the rows of a table of kernels, however launches are grouped to rows, and however many there are.
+"""Advice on the rows of a table of kernels, for any grouping of launches and any number of them.
 
-Of each row it is on the kernel with most time, at one block and about one grid. Launches are measured batch by batch:
-what is kept of a batch is the kernel with most time of each row.
+The advice on a row is that on its kernel with most time, at one block size and about one grid size. Launches are
+measured batch by batch; of each batch only the kernel with most time of each row is kept.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ncu_tools.runs.partition_sums import OF_GROUPS, in_batches, notes_of_report
 from ncu_tools.runs.run import Run
 
 COUNTED_BY = "ncu"
-"""The start of the source of launches that have counters."""
+"""Prefix of the column `source` for launches with counters."""
 
 
 class HeaviestKernels:
-    """Of each row of a grouping the kernel with most time, measured, with its code. `columns` are those of launches."""
+    """For each row of a grouping, its kernel with most time, and its code; `columns` are those of launches."""
 
     def __init__(self, group: str) -> None:
         self.reports: dict[str, None] = {}
@@ -43,7 +43,7 @@ class HeaviestKernels:
         self._heaviest: dict[str, tuple[MeasuredKernel, CodeFacts | None]] = {}
 
     def add(self, launches: pa.Table) -> None:
-        """Measure launches."""
+        """Measure the kernels of these launches, and keep the one with most time of each row."""
         self.reports |= notes_of_reports(launches)
         self.columns |= dict.fromkeys(launches.column_names)
         codes, sources = tables.codes(launches, "source")
@@ -57,7 +57,7 @@ class HeaviestKernels:
             self._keep(titles[one.row], one, code.get(one.name))
 
     def merge(self, other: HeaviestKernels) -> None:
-        """Merge those of later launches into these."""
+        """Merge the kernels of later launches into these."""
         self.reports |= other.reports
         self.columns |= other.columns
         for row, (kernel, code) in other._heaviest.items():
@@ -68,7 +68,7 @@ class HeaviestKernels:
             self._heaviest[row] = kernel, code
 
     def advice(self, kernels: Sequence[Hotspot], instructions: pa.Table | None = None) -> dict[str, KernelAdvice]:
-        """The advice on each of these rows of which a launch has counters, by `Hotspot.key`."""
+        """The advice on each row that has a launch with counters, by `Hotspot.key`."""
         inside = facts_of_instructions(instructions) if instructions is not None else {}
         found = {one.key: self._heaviest[one.key] for one in kernels if one.key in self._heaviest}
         return {key: advice_on(kernel, inside.get(kernel.name, code)) for key, (kernel, code) in found.items()}
@@ -84,21 +84,21 @@ def advice_on_rows(
 
 
 def heaviest_kernels(run: Run, group: str) -> HeaviestKernels:
-    """Measure a run with a few row groups in memory at a time. Raises `NcuBenchError` as `sums_of_run` does."""
+    """The kernels of a run, with few row groups in memory at a time. Raises `NcuBenchError` as `sums_of_run` does."""
     columns = {*CONTRACT_COLUMNS, *OF_GROUPS[group], *lever_columns()}
     return sums_of_run(run, partial(HeaviestKernels, group), in_batches(columns))
 
 
 @cache
 def lever_columns() -> frozenset[str]:
-    """The columns of launches that levers can depend on, metrics in every form in which a report may have them."""
+    """The columns of launches that levers can read, with metrics in every form that a report may use."""
     metrics = {metric for spec in quantities().values() for metric in spec["metrics"]}
     known = with_every_form(metrics | metrics_of_resources() | diagnosis_metrics()) | metrics_of_contradictions()
     return known.union(COLUMNS, OPCODES, PER_INSTRUCTION, {RULES, "source", "failed", "invocations", "grid", "block"})
 
 
 def without_advice(kernels: Sequence[Hotspot], found: Mapping[str, KernelAdvice]) -> list[str]:
-    """Notes on the rows without advice, by reason, and on counters that contradict each other or cannot be."""
+    """Notes on the rows without advice, by reason, and on counters that are contradictory or impossible."""
     silent = [one for one in kernels if one.key not in found]
     failed = sum(not one.launches for one in silent)
     reasons = {

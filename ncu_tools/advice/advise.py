@@ -1,4 +1,4 @@
-"""Advice on the kernels of a run: the levers of each by what they save, or why there is none."""
+"""Advice on the kernels of a run: levers on each kernel, ranked by what they save, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from ncu_tools.numbers.number_format import percent
 AT_A_ROOF, NOT_COLLECTED, PREPARES, WAITS, NOTHING = (
     "at a roof", "not collected", "prepares inputs", "waits for peers", "nothing stands out",
 )  # fmt: skip
-"""Why a kernel has no lever."""
+"""Reasons why a kernel has no lever."""
 AT_ROOF = 0.8
-"""A resource that is busy for this share of the time is what bounds a kernel (NVIDIA's speed-of-light rule)."""
+"""Share of the time from which a busy resource bounds a kernel (80 %, NVIDIA's speed-of-light rule)."""
 WORTH = 0.02
-"""A lever counts where it saves more than this at least, or twice as much likely."""
+"""A lever is worth it if its interval begins above this share of the time, or its middle is above twice this share."""
 ENOUGH_RESOURCES = 3
-"""Fewer known resources than this do not say what bounds a kernel."""
+"""With the utilisation of fewer resources known, the bound of a kernel is unknown."""
 
 
 @dataclass(frozen=True)
 class LeverAdvice:
-    """One lever on one kernel: what it saves, shares of the kernel's time, and the numbers that say so."""
+    """One lever on one kernel: the share of the kernel's time that it saves, and the numbers behind that."""
 
     lever: str
     saves: SavedShare
@@ -68,7 +68,7 @@ class LeverAdvice:
 
     @property
     def is_worth_it(self) -> bool:
-        """True if it saves something, as far as is known."""
+        """True if it saves enough time to be listed, and was not guessed."""
         return (
             not self.pulled.nothing
             and not self.pulled.is_guess
@@ -77,23 +77,23 @@ class LeverAdvice:
 
     @property
     def evidence(self) -> list[LeverEvidence]:
-        """The numbers that it stands on, those that the report holds."""
+        """The numbers that the saving follows from, where the report has them."""
         return [one for one in self.pulled.evidence if not math.isnan(one.value)]
 
     @property
     def basis(self) -> str:
-        """What it stands on."""
+        """What the saving follows from: counters alone, or counters and code."""
         return "counters and code" if self.pulled.uses_code else "counters"
 
     @property
     def confidence(self) -> Confidence | None:
-        """How often such intervals held; None if no known history pulled the lever, or if counters are doubtful."""
+        """How often such intervals held; None for a lever that is not calibrated, or if counters contradict."""
         return confidence(self.known) if is_calibrated(self.lever) and not self.is_doubtful else None
 
 
 @dataclass(frozen=True)
 class Together:
-    """What two levers on one kernel bring together, which is not their sum."""
+    """What two levers on one kernel save together, which is not the sum of both."""
 
     levers: tuple[str, str]
     saves: SavedShare
@@ -101,9 +101,10 @@ class Together:
 
 @dataclass
 class KernelAdvice:
-    """The levers of a kernel, or why there is none: those that keep it, those apart, those that bring nothing.
+    """The levers on one kernel, ranked, or the reason why there are none.
 
-    `roof` is the resource that is busy for most of the time, "" if none is; `reason` says why no lever counts.
+    Levers that keep the kernel come first, then those that replace it ("apart"), then those that bring nothing. `roof`
+    is the resource that bounds the kernel, "" if none does; `reason` and `says` tell why no lever is worth it.
     """
 
     kernel: MeasuredKernel
@@ -124,7 +125,7 @@ class KernelAdvice:
 
     @property
     def that_keep_it(self) -> list[LeverAdvice]:
-        """The levers that are worth it and keep the kernel, the one that saves most first."""
+        """The levers that are worth it and keep the kernel, the largest saving first."""
         return [one for one in self.levers if one.is_worth_it and not one.is_apart]
 
 
@@ -138,13 +139,13 @@ class Advice:
 
 
 def code_of(launches: pa.Table, instructions: pa.Table | None) -> dict[str, CodeFacts]:
-    """What is known of the code of each kernel, by its full name."""
+    """Facts of the code of each kernel, by full name: of its instructions, else of its counts per opcode."""
     found = facts_of_opcodes(launches)
     return found | (facts_of_instructions(instructions) if instructions is not None else {})
 
 
 def advise(launches: pa.Table, instructions: pa.Table | None = None) -> Advice:
-    """Advice on every kernel of the launches, with the instructions of those that have some."""
+    """Advice on every kernel of the launches; `instructions` may cover some of the kernels."""
     code = code_of(launches, instructions)
     kernels = measured_kernels(launches)
     found = [advice_on(kernel, code.get(kernel.name)) for kernel in kernels]
@@ -155,7 +156,7 @@ MOST_DOUBTS = 5
 
 
 def doubts_of(kernels: Sequence[MeasuredKernel]) -> list[str]:
-    """Notes on counters that contradict each other or cannot be, of the first kernels that have such."""
+    """Notes on counters that are contradictory or impossible, the first `MOST_DOUBTS` of them."""
     found = [
         f"{readable_name(kernel.name)}: {doubt}; confidence is not known"
         for kernel in kernels
@@ -182,7 +183,7 @@ def advice_on(kernel: MeasuredKernel, code: CodeFacts | None = None) -> KernelAd
 
 
 def _judged(situation: Situation, name: str, known: str) -> LeverAdvice | None:
-    """A lever with its interval; None where it does not apply."""
+    """A lever with its interval; None where it does not apply to the kernel."""
     if situation.is_from_a_library and not lever_texts()[name].get("of_libraries", False):
         return None
     pulled = LEVERS[name](situation)
@@ -195,12 +196,12 @@ def _judged(situation: Situation, name: str, known: str) -> LeverAdvice | None:
 
 
 def is_calibrated(name: str) -> bool:
-    """True for a lever whose intervals follow from known histories; that of others is the model's own."""
+    """True for a lever whose intervals are calibrated on known histories; others have the model's own interval."""
     return bool(lever_texts()[name].get("calibrated", True))
 
 
 def _clipped(model: SavedShare) -> SavedShare:
-    """A model's saving as it is, between 0 and 1."""
+    """The saving of the model, limited to 0 to 1."""
     return SavedShare(*(min(0.995, max(0.0, one)) for one in model))
 
 
@@ -211,13 +212,13 @@ def _order(one: LeverAdvice) -> tuple[bool, bool, bool, float, float]:
 
 
 def roof_of(kernel: MeasuredKernel) -> str:
-    """The name of the resource that is so busy that it bounds the kernel; "" if none is."""
+    """The title of the busiest resource if it bounds the kernel, else ""."""
     name, share = kernel.bound
     return str(resources()[name]["title"]) if share >= AT_ROOF else ""
 
 
 def _why_none(kernel: MeasuredKernel, roof: str) -> tuple[str, str]:
-    """Why no lever that keeps the kernel counts, as an id and in a sentence."""
+    """Why no lever that keeps the kernel is worth it: an id, and a sentence."""
     name, share = kernel.bound
     if roof:
         less = resources()[name]["less"]
@@ -232,7 +233,7 @@ def _why_none(kernel: MeasuredKernel, roof: str) -> tuple[str, str]:
 
 
 def _best_two(kernel: MeasuredKernel, ranked: Sequence[LeverAdvice], known: str) -> Together | None:
-    """What the first two levers bring together, in no case less than either alone; None without two."""
+    """What the first two levers save together, at least as much as either alone; None if there are not two."""
     best = ranked[:2]
     if len(best) < 2:
         return None
@@ -249,12 +250,12 @@ def _best_two(kernel: MeasuredKernel, ranked: Sequence[LeverAdvice], known: str)
 
 @cache
 def roles() -> Mapping[str, Mapping[str, Any]]:
-    """Kinds of kernels that get no levers, with what their names match (`roles.toml`)."""
+    """Kinds of kernels that get no levers, with the patterns of their names (`roles.toml`)."""
     return table_beside(__file__, "roles")
 
 
 def role_of(name: str) -> str:
-    """The kind of a kernel that gets no levers, by its name without parameters; "" for all others."""
+    """The kind of a kernel that gets no levers, by its name without parameters; "" for other kernels."""
     name = drop_parameters(name)
     for role, told in roles().items():
         if any(re.search(pattern, name) for pattern in told["patterns"]):
@@ -266,9 +267,9 @@ def role_of(name: str) -> str:
 
 
 def rows_of(advice: Advice) -> list[dict[str, Any]]:
-    """A row for each lever of each kernel, those that keep the kernel first, by the time that they save.
+    """A row for each lever on each kernel: levers that keep the kernel first, by the time that they save.
 
-    Kernels on which no lever counts have a row that says why, behind the levers that count.
+    Then come levers apart, kernels without a lever that is worth it, with the reason, and levers that bring nothing.
     """
     kept, apart, silent, idle = (list[dict[str, Any]]() for _ in range(4))
     for one in advice.kernels:

@@ -1,4 +1,4 @@
-"""The instructions of a run's kernels as far as levers ask for them."""
+"""Load the instructions of a run's kernels with the columns that levers read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ncu_tools.kernels.source.inside_of_run import PER_INSTRUCTION, has_instruct
 from ncu_tools.kernels.source.load_instructions import load_instructions
 
 OF_INSTRUCTIONS = frozenset({"inst_executed", "samples", "l2_sectors", "avg_threads", "shared_wavefronts"})
-"""What levers ask of single instructions."""
+"""Columns of the table of instructions that levers read."""
 
 
 def instructions_for_levers(
     path: str, columns: Iterable[str], reading: Callable[[Source], None] = lambda source: None
 ) -> tuple[pa.Table | None, list[str]]:
-    """The instructions of a run whose launches have these columns, None where it has none; and why they are missing.
+    """The instructions of a run, or None, and notes on why they could not be read; `columns` are those of its launches.
 
-    Without them levers follow from counters alone, which a damaged page of code does not change.
+    A damaged page of code is only noted: without instructions, levers follow from counters alone.
     """
     if not is_here(path):
         return None, []

@@ -1,6 +1,6 @@
-"""A history of changes in a file: a Markdown table with a row for each change, which people and this program read.
+"""A log of changes in a Markdown table with a row per change, for people and for this program.
 
-The first line names the version. A line that is damaged is kept as it is, and named.
+The first line names the version. A damaged row is kept as it is, and reported.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ OTHER_FILE = "Name another file with --log."
 
 
 _MARKS = re.compile(r"([|<])")
-"""What would part a cell of a Markdown table, or be read as HTML."""
+"""Characters that would end a cell of a Markdown table or be read as HTML."""
 _ESCAPED, _BETWEEN = re.compile(r"\\([|<])"), re.compile(r"(?<!\\)\|")
 
 
 class LoggedChange(NamedTuple):
-    """A change: when it was looked at, its runs and kernel, what was pulled, said and brought, and what is next."""
+    """A change of a kernel: its date and runs, the levers pulled, their predicted and measured saving, the next."""
 
     time: str
     base: str
@@ -43,7 +43,7 @@ class LoggedChange(NamedTuple):
 
     @classmethod
     def of_line(cls, line: str) -> LoggedChange | None:
-        """The change in a row of the table; None for another line."""
+        """The change in a row of the table; None for any other line."""
         cells = [_ESCAPED.sub(r"\1", cell).strip() for cell in _BETWEEN.split(line.strip())[1:-1]]
         return cls(*cells) if len(cells) == len(cls._fields) == _cells(line) else None
 
@@ -62,10 +62,7 @@ def is_log(path: Path) -> bool:
 
 
 def logged_changes(path: Path) -> list[LoggedChange]:
-    """The changes in a log, in order; lines that are none are left out.
-
-    Raises `NcuBenchError` for a log that is cut off, or cannot be read.
-    """
+    """The changes in a log, in order; other lines are skipped. Raises `NcuBenchError` for a log cut off."""
     text = _text(path)
     _require_whole(path, text)
     return [change for line in text.splitlines()[len(HEAD) :] if (change := LoggedChange.of_line(line)) is not None]
@@ -109,7 +106,7 @@ def _text(path: Path) -> str:
 
 
 def _require_whole(path: Path, text: str) -> None:
-    """Raise `NcuBenchError` for a text that is no whole history of this version; "" is an empty one."""
+    """Raise `NcuBenchError` unless a text is a complete log of this version; "" is an empty log."""
     if not text:
         return
     first, *_ = text.splitlines() or [""]
@@ -133,6 +130,6 @@ def _require_whole(path: Path, text: str) -> None:
 
 
 def _cells(line: str) -> int:
-    """How many cells a row has; 0 for what is no row."""
+    """The number of cells of a table row; 0 for other lines."""
     whole = line.strip()
     return whole.replace("\\|", "").count("|") - 1 if whole.startswith("|") and whole.endswith("|") else 0

@@ -1,7 +1,7 @@
-"""The interval around a model's saving, by how such intervals held on known histories, and how often it holds.
+"""Calibrated intervals around the modelled saving of a lever, and how often such intervals held on known histories.
 
-What the report holds decides more than the lever: a model that saw instructions and stalls is off by less than one that
-saw a few percentages. `calibration.toml` has the widths by what was there, with the histories they were taken from.
+Widths depend on what the report holds, more than on the lever: a model with instructions and stalls is more accurate
+than one with a few utilisations. `calibration.toml` has the widths, and the histories that they were fitted to.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ncu_tools.advice.situation.measured import MeasuredKernel
 from ncu_tools.advice.situation.model import SavedShare
 
 CODE, PERCENTAGES, FEW = "code and stalls", "utilisations", "few counters"
-"""What a report holds of a kernel: instructions with stalls; utilisations of most resources; less."""
+"""What a report has of a kernel: instructions and stalls, the utilisation of most resources, or less."""
 KINDS = (CODE, PERCENTAGES, FEW)
 MOST = 0.995
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """How often the interval of such a lever held on known histories, and how many changes by how many authors."""
+    """The share of known changes whose saving lay in such an interval, and the number of changes and their authors."""
 
     held: float
     histories: int
@@ -31,19 +31,19 @@ class Confidence:
 
 
 def calibration() -> Mapping[str, Any]:
-    """What a report holds -> how far its intervals are widened, and how they held (`calibration.toml`)."""
+    """What a report has of a kernel -> how far intervals are widened, and how often they held (`calibration.toml`)."""
     return table_beside(__file__, "calibration")
 
 
 def what_is_known(kernel: MeasuredKernel, *, has_code: bool) -> str:
-    """Which of the three kinds of reports a kernel's is."""
+    """Which of `KINDS` describes what the report has of a kernel."""
     if has_code and kernel.stalls:
         return CODE
     return PERCENTAGES if len(kernel.busy) >= calibration()[PERCENTAGES]["resources"] else FEW
 
 
 def widened(saving: SavedShare, known: str, *, brings_nothing: bool = False) -> SavedShare:
-    """The calibrated interval around a model's saving, between 0 and nearly 1. The middle is 0 where it would lose."""
+    """The calibrated interval around a modelled saving, within 0 to nearly 1; the middle is at least 0."""
     calibrated = calibration()[known]
     below, above = calibrated["nothing" if brings_nothing else "widen"]
     middle = max(0.0, saving.middle)
@@ -54,6 +54,6 @@ def widened(saving: SavedShare, known: str, *, brings_nothing: bool = False) -> 
 
 
 def confidence(known: str) -> Confidence:
-    """How such intervals held."""
+    """How often intervals of kernels with this kind of report held."""
     calibrated = calibration()[known]
     return Confidence(calibrated["held"], calibrated["histories"], calibrated["authors"])

@@ -1,4 +1,4 @@
-"""What to collect next where a report leaves levers undecided: the group that decides most for its passes."""
+"""Which metrics to collect next where a report leaves levers undecided: those that decide most levers per pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ncu_tools.advice.situation.kernel_situation import Situation
 from ncu_tools.numbers.number_format import counted
 
 WORTH_COLLECTING = 0.05
-"""A kernel with less of the run's time needs no counters of its own."""
+"""Least share of the run's time of a kernel for which more counters are proposed."""
 
 
 def _no_bound(one: Situation) -> bool:
@@ -35,9 +35,9 @@ DECIDES: dict[str, tuple[Callable[[Situation], bool], Sequence[str]]] = {
 
 @dataclass(frozen=True)
 class NextMetrics:
-    """A group of metrics that a kernel lacks, the levers that it decides, and how often ncu runs the kernel for it.
+    """A group of metrics that a kernel lacks, the levers that it decides, and the passes that ncu needs for it.
 
-    `passes` is None for a GPU whose passes are not known.
+    `passes` is None for a GPU whose passes are unknown.
     """
 
     group: str
@@ -52,10 +52,7 @@ class NextMetrics:
 
 
 def next_metrics(advice: Advice) -> list[NextMetrics]:
-    """The groups that the kernel with most time lacks, the one that decides most levers for its passes first.
-
-    [] where its instructions and stalls are known, which decide every lever.
-    """
+    """The groups that the longest kernel without instructions lacks, those that decide most levers per pass first."""
     worth = (one for one in advice.kernels if one.kernel.total_ns >= WORTH_COLLECTING * advice.total_ns)
     kernel = next((one for one in worth if one.situation is not None and one.situation.code is None), None)
     if kernel is None or kernel.situation is None:
@@ -70,7 +67,7 @@ def _group(name: str, levers: Sequence[str], kernel: KernelAdvice) -> NextMetric
 
 
 def in_a_sentence(found: Sequence[NextMetrics]) -> list[str]:
-    """What to type next, for a note; [] where nothing is missing."""
+    """A note with the command that collects the first group; [] if none is missing."""
     if not found:
         return []
     others = f"; then {', '.join(one.text for one in found[1:])}" if len(found) > 1 else ""

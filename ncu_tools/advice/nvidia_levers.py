@@ -1,6 +1,6 @@
-"""NVIDIA's rules with an estimated speed-up beside our levers: which of ours does something about what a rule finds.
+"""NVIDIA's rules with an estimated speed-up, each answered with our lever for what the rule found.
 
-A global estimate of theirs is a share of the kernel's time, a local one of the unit that the rule looks at.
+A global estimate of NVIDIA's is a share of the kernel's time, a local one a share of the unit that the rule looks at.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums
 WORTH_ANSWERING = 10.0
 """Least estimated speed-up in % of a rule that is answered."""
 SAME, NOTHING, INSTEAD, ROOF, SILENT = "the same", "brings nothing", "another", "at a roof", "silent"
-"""What ours says to a rule: a lever of it, that such a lever brings nothing, another lever, or that a roof is near."""
+"""Answers to a rule: a lever for it, that this lever brings nothing, another lever, a roof is near, or none."""
 
 
 @dataclass(frozen=True)
 class AnsweredRule:
-    """A rule of NVIDIA's on a kernel with its estimate in %, and ours to it."""
+    """A rule of NVIDIA's on a kernel, with its estimate in %, and our answer."""
 
     rule: RankedRule
     outcome: str
@@ -34,7 +34,7 @@ class AnsweredRule:
 
     @property
     def in_words(self) -> str:
-        """Ours to the rule: a lever with its saving, or why none counts."""
+        """Our answer in words: a lever with its saving, or why there is none."""
         if self.outcome == SILENT:
             return "ours is silent"
         if self.lever is None:
@@ -52,11 +52,11 @@ def _levers_of(rule: str) -> Sequence[str]:
 
 
 def answered_rules(launches: pa.Table, advice: Advice) -> list[AnsweredRule]:
-    """Every rule with an estimate worth an answer, in the order of what NVIDIA ranks first."""
+    """Every rule whose estimate is at least `WORTH_ANSWERING`, in NVIDIA's order, with our answer."""
     sums = RuleSums("name")
     sums.add(launches)
     kernels: dict[str, KernelAdvice] = {}
-    for one in advice.kernels:  # that with most time stands for its name
+    for one in advice.kernels:  # the first of a name has most time
         kernels.setdefault(one.kernel.name, one)
     ranked = [
         one for one in sums.ranked() if (one.estimated_speedup or 0.0) >= WORTH_ANSWERING and one.kernel in kernels
@@ -65,7 +65,7 @@ def answered_rules(launches: pa.Table, advice: Advice) -> list[AnsweredRule]:
 
 
 def with_answers(rules: Sequence[RuleResult], launches: pa.Table, advice: KernelAdvice | None) -> list[RuleResult]:
-    """The rules on one kernel, those with an estimate worth an answer with what its levers say to them."""
+    """The rules on one kernel; those with a large enough estimate have our answer."""
     if advice is None:
         return list(rules)
     ours = {one.rule.rule: one.in_words for one in answered_rules(launches, Advice([advice], advice.kernel.total_ns))}

@@ -1,8 +1,8 @@
-"""Which levers were pulled between two versions of a kernel, and what each was said to bring beside what came.
+"""Which levers were pulled between two versions of a kernel, and what each was predicted and measured to save.
 
-A lever leaves a sign: loads are wider, conflicts are gone, the block is another. Of several signs those count that
-changed most, by the logarithm of their ratio in units of what is worth a word. One that changed the other way is harm:
-a thread that takes several elements may leave accesses less coalesced.
+A lever leaves a sign, such as wider loads, fewer conflicts or another block size. The signs that changed most are
+reported, by the logarithm of their ratio in units of the least ratio worth a word. A sign that changed in the wrong
+direction is harm: a thread that takes several elements may leave accesses less coalesced.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ncu_tools.advice.situation.kernel_situation import Situation
 
 NAMED = 3
 AS_GOOD_AS_NONE = 0.02
-"""A loss of no more than this share of the time is none."""
+"""A loss of up to this share of the time counts as no change."""
 ROUNDING = 0.005
 LEAST = 1e-3
-"""Shares below this are as good as none."""
+"""Smaller shares are taken as this large, so that ratios stay finite."""
 
 
 @dataclass(frozen=True)
 class Sign:
-    """What a lever changes: its name, its value in a kernel (NaN if unknown), whether it rises, and by which factor."""
+    """A quantity that a lever changes (NaN if unknown), whether it rises, and the least factor worth a word."""
 
     lever: str
     title: str
@@ -111,7 +111,7 @@ EITHER_WAY = ("block-size", "grid-size", "more-in-flight", "constant-memory", "t
 
 @dataclass(frozen=True)
 class PulledLever:
-    """A lever that was pulled: the sign's value before and after, and what the advice on the old version said of it."""
+    """A lever that was pulled: its sign before and after, and the advice on it for the old version."""
 
     lever: str
     title: str
@@ -124,9 +124,9 @@ class PulledLever:
 
 @dataclass(frozen=True)
 class KernelChangeAdvice:
-    """Two versions of a kernel: levers pulled between them, signs that got worse, and the share of the time that came.
+    """Two versions of a kernel: levers pulled between them, signs that got worse, and the time saved.
 
-    Times are means of a launch; `brought` is below 0 where the new version takes longer.
+    `brought` is the saved share of the mean time of a launch, below 0 where the new version takes longer.
     """
 
     old: KernelAdvice
@@ -137,11 +137,11 @@ class KernelChangeAdvice:
 
     @property
     def next(self) -> LeverAdvice | None:
-        """The lever that saves most of the new version; None where none counts."""
+        """The first lever on the new version that is worth it; None if there is none."""
         return next(iter(self.new.that_keep_it), None)
 
     def is_inside_prediction(self, one: PulledLever) -> bool | None:
-        """Whether what came lies in the interval of a lever; None where the old advice did not name it."""
+        """Whether the measured saving lies in a lever's predicted interval; None without a prediction."""
         if one.said is None:
             return None
         low, _, high = one.said.saves
@@ -150,13 +150,13 @@ class KernelChangeAdvice:
 
 
 def change_of(old: KernelAdvice, new: KernelAdvice) -> KernelChangeAdvice:
-    """What was pulled between two versions of a kernel, and what it brought."""
+    """The levers pulled between two versions of a kernel, and the time that they saved."""
     brought = 1.0 - new.kernel.time_ns / old.kernel.time_ns
     return KernelChangeAdvice(old, new, _pulled(old, new), _pulled(old, new, harm=True), brought)
 
 
 def _pulled(old: KernelAdvice, new: KernelAdvice, *, harm: bool = False) -> list[PulledLever]:
-    """The levers whose signs changed most, at most `NAMED` of them; with `harm` in the wrong direction."""
+    """The levers whose signs changed most, at most `NAMED` of them; with `harm` those that changed for the worse."""
     if old.situation is None or new.situation is None:
         return []
     found: dict[str, PulledLever] = {}
@@ -172,7 +172,7 @@ def _pulled(old: KernelAdvice, new: KernelAdvice, *, harm: bool = False) -> list
 
 
 def _strength(sign: Sign, before: float, after: float) -> float:
-    """How far a sign changed in its direction, 1 for what is worth a word; 0 where it is not known."""
+    """How far a sign changed in its direction, 1 for the least worth a word; 0 if it is unknown."""
     if math.isnan(before) or math.isnan(after):
         return 0.0
     ratio = max(after, LEAST) / max(before, LEAST)
@@ -182,15 +182,15 @@ def _strength(sign: Sign, before: float, after: float) -> float:
 
 
 Naming = Callable[[str], str]
-"""What the name of a kernel is compared by."""
+"""A function from a kernel's name to the name by which kernels are matched."""
 
 
 def paired(
     old: Sequence[KernelAdvice], new: Sequence[KernelAdvice], names: tuple[Naming, Naming]
 ) -> list[KernelChangeAdvice]:
-    """The kernels of two runs that are the same by `names`, one for each run; the only one of each run too.
+    """The kernels of two runs matched by `names`; also the only kernel of each run.
 
-    The one with most time comes first. Of several grids of a kernel the nearest in threads is its pair.
+    They stay in the order of `old`. Among several grids of a kernel the nearest in threads is matched.
     """
     found = []
     for one in old:
@@ -203,7 +203,7 @@ def paired(
 
 
 def _apart(one: KernelAdvice, other: KernelAdvice) -> tuple[float, float]:
-    """How different two kernels' launches are: by threads in all, then by time."""
+    """How different the launches of two kernels are: by number of threads, then by time."""
 
     def distance(first: float, second: float) -> float:
         return abs(math.log(first / second)) if first > 0 and second > 0 else math.inf

@@ -1,4 +1,4 @@
-"""What can be said of kernels whose counters nobody read, as most clouds refuse them: shapes, timeline and samples."""
+"""Advice without counters, which most clouds do not allow to read: facts from shapes, timeline and samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ncu_tools.kernels.source.spread.sampled_bytes import bytes_in
 
 COUNT = "ncu --set full counts what bounds it (ncu-bench profile --tool ncu)"
 PEERS = "waits for peers"
-"""The role in roles.toml of kernels that are not sent to ncu: replayed, they wait for the other ranks for ever."""
+"""The role (roles.toml) of kernels not sent to ncu: if replayed, they wait for the other ranks for ever."""
 OF_RANKS = "It waits for other GPUs; which comes last, traces of all ranks say: ncu-bench advise RANK0 RANK1 ..."
 ON_A_CPU = (
     "these are operators of a CPU, of which no counters are read: ncu-bench advise MODEL --check measures what"
@@ -30,7 +30,7 @@ CLASSES = (
 
 
 def without_counters(launches: pa.Table, timeline: SampledTimeline | None = None) -> Advice:
-    """What is known of launches that nobody counted; of a `timeline` with samples also the bytes that they show."""
+    """Facts of kernels that have no counters; with samples in the `timeline` also their DRAM rates."""
     kernels = measured_kernels(launches)
     rows = {row.kernel: row for row in hotspots(launches, ceilings_of(launches)).rows}
     sampled, moved = sampled_means(launches), bytes_in(timeline) if timeline is not None else {}

@@ -1,1 +1,1 @@
-"""The levers, a function each: when it applies, what it leaves of a kernel's work, and the numbers that say so."""
+"""The levers, one function each: whether it applies, the work that it leaves of each resource, and the evidence."""

@@ -1,4 +1,4 @@
-"""Every lever under its id, in the order in which equal ones are shown."""
+"""All levers by id, in the order that ties are shown in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levers on instructions: fewer, cheaper, with all threads of a warp, or optimised by the compiler."""
+"""Levers on instructions: fewer, cheaper, with all threads of a warp active, or optimised by the compiler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUSY = (*PIPES, "sm")
 
 
 def _waits_for_instructions(one: Situation) -> float:
-    """The share of a warp's time that instructions themselves cost; a default by the busiest pipe without stalls."""
+    """The share of a warp's time in stalls of instruction issue; without stalls a default by the bounding resource."""
     if one.has_stalls:
         return one.waits(*INSTRUCTION_WAITS)
     facts = constants()["instructions"]
@@ -33,7 +33,7 @@ def _waits_for_instructions(one: Situation) -> float:
 
 @lever("fewer-instructions")
 def fewer_instructions(one: Situation) -> Pulled | None:
-    """Integer, move, control and conversion instructions beside the work itself."""
+    """Reduce integer, move, control and conversion instructions beside the work itself."""
     facts = constants()["instructions"]
     busiest = one.busiest(*BUSY)
     waits = _waits_for_instructions(one)
@@ -64,7 +64,7 @@ def fewer_instructions(one: Situation) -> Pulled | None:
 
 
 def _by_shuffles(one: Situation, others: float) -> Pulled:
-    """A sum over a block in shared memory that keeps L1 busy: shuffles do it within warps, without L1 and barriers."""
+    """Reduce a block's sum by warp shuffles where its tree in shared memory keeps L1 busy."""
     facts = constants()["instructions"]
     left = Left(*facts["shuffled"])
     issue = keeps(facts["of_others"] * others, facts["strength"])
@@ -76,7 +76,7 @@ def _by_shuffles(one: Situation, others: float) -> Pulled:
 
 @lever("contract-and-fast-math")
 def contract_and_fast_math(one: Situation) -> Pulled | None:
-    """Divisions and roots in full precision, multiplications and additions apart."""
+    """Use fast divisions and roots, and contract multiplications and additions into multiply-adds."""
     facts = constants()["fast_math"]
     removable = one.slow_share + one.contractible if one.code is not None else one.contractible
     evidence = one.evidence(
@@ -102,7 +102,7 @@ def contract_and_fast_math(one: Situation) -> Pulled | None:
 
 @lever("divergence")
 def divergence(one: Situation) -> Pulled | None:
-    """Threads of warps that are switched off while others work."""
+    """Keep all threads of a warp active."""
     facts = constants()["divergence"]
     lanes = one.get("lanes")
     if one.is_reduction and one.integer_division_share > constants()["instructions"]["least_divisions"]:
@@ -119,7 +119,7 @@ def divergence(one: Situation) -> Pulled | None:
 
 
 def _by_remainders(one: Situation) -> Pulled:
-    """A tree of sums whose threads are chosen by a remainder: every warp keeps a few threads until its last steps."""
+    """Choose threads of a reduction by contiguous index, not by remainder, which keeps few active per warp."""
     left = Left(*constants()["divergence"]["contiguous"])
     divided = one.evidence(
         "of integer divisions and remainders", one.integer_division_share, "fraction", "instructions", "xu"
@@ -129,7 +129,7 @@ def _by_remainders(one: Situation) -> Pulled:
 
 
 def _by_warps_that_end(one: Situation) -> Pulled | None:
-    """Blocks of which few warps work on while the others have ended, and hold their place on the SM."""
+    """Split blocks of which most warps end early, while the rest hold the block's place on the SM."""
     facts = constants()["divergence"]
     waves, most = one.get("waves"), one.get("theoretical")
     if not (waves > facts["waves"] and most > 0):
@@ -143,7 +143,7 @@ def _by_warps_that_end(one: Situation) -> Pulled | None:
 
 @lever("release-build")
 def release_build(one: Situation) -> Pulled | None:
-    """Code that was compiled without optimisation."""
+    """Compile with optimisation."""
     facts = constants()["release"]
     if one.code is None or not one.is_for_a_debugger:
         return None

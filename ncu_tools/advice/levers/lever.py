@@ -1,4 +1,4 @@
-"""What a lever is: a function of a kernel's situation, under an id that `levers.toml` says the rest of."""
+"""A lever: a function of a kernel's `Situation`, registered under an id whose texts are in `levers.toml`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SM_PIPES = ("issue", "alu", "fma", "xu", "fp64", "half", "branch")
 
 @dataclass(frozen=True)
 class Pulled:
-    """A lever that was looked at: its effect and the numbers it stands on.
+    """A lever applied to a kernel: its effect and its evidence.
 
-    `nothing` says why it brings nothing, "" where it may. `uses_code` is True if instructions decided,
-    `is_guess` if nothing of what the lever acts on was collected. `case` names the words that say what to do in this
-    case, `remedy_CASE` of `levers.toml`; "" for those of every case.
+    `nothing` says why it brings nothing, "" where it may. `uses_code` is True if instructions decided, `is_guess` if
+    nothing that the lever acts on was collected. `case` chooses the text `remedy_CASE` of `levers.toml`; "" chooses
+    `remedy`.
     """
 
     effect: Effect
@@ -37,7 +37,7 @@ class Pulled:
     case: str = ""
 
     def remedy(self, told: Mapping[str, Any]) -> str:
-        """What to do, by what `levers.toml` tells of the lever."""
+        """What to change, from the lever's texts in `levers.toml`."""
         return str(told[f"remedy_{self.case}" if self.case else "remedy"])
 
 
@@ -46,7 +46,7 @@ LEVERS: dict[str, Lever] = {}
 
 
 def lever(name: str) -> Callable[[Lever], Lever]:
-    """Enter a function as the lever of an id."""
+    """Register the decorated function as the lever of this id."""
 
     def entered(function: Lever) -> Lever:
         LEVERS[name] = function
@@ -62,28 +62,28 @@ def lever_texts() -> Mapping[str, Mapping[str, Any]]:
 
 
 def nothing(why: str, *evidence: LeverEvidence) -> Pulled:
-    """A lever that brings nothing here, and why."""
+    """A lever that brings nothing, with the reason and the evidence."""
     return Pulled(Effect(time=Left(0.97, 1.0, 1.0)), evidence, nothing=why)
 
 
 def share(value: float) -> float:
-    """A value held between 0 and 1; 0 for NaN."""
+    """The value limited to 0 to 1; 0 for NaN."""
     return min(1.0, value) if value > 0 else 0.0
 
 
 def waits_keep(waits: float, left: Sequence[float]) -> Left:
-    """The time that warps wait, where the share `waits` of it keeps so much in each case, and the rest stays."""
+    """The waiting left where the part `waits` of it shrinks to `left` in each case, and the rest stays."""
     best, middle, worst = (1 - waits + waits * one for one in left)
     return Left(best, middle, worst)
 
 
 def falls_by(ratio: float, exponents: Sequence[float]) -> Left:
-    """What is left of work that falls by a ratio to these exponents."""
+    """The work left where it falls by `ratio` to the power of each exponent."""
     best, middle, worst = (ratio**-one for one in exponents)
     return Left(best, middle, worst)
 
 
 def keeps(removed: float, strength: Sequence[float]) -> Left:
-    """What is left where such a share goes, times a strength in each case."""
+    """The work left where the share `removed`, times a strength in each case, goes."""
     best, middle, worst = (1 - share(removed * one) for one in strength)
     return Left(best, middle, worst)

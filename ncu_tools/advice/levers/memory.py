@@ -23,7 +23,7 @@ from ncu_tools.advice.situation.utilisation import resources
 
 @lever("coalesce")
 def coalesce(one: Situation) -> Pulled | None:
-    """Accesses that touch more sectors than their bytes need."""
+    """Coalesce accesses that touch more sectors than their bytes need."""
     facts = constants()["coalesce"]
     excess, metrics = one.excess
     if math.isnan(excess):
@@ -44,7 +44,7 @@ def coalesce(one: Situation) -> Pulled | None:
 
 
 def _asked_for_at_most(one: Situation) -> Left:
-    """How much longer DRAM takes than at its roof where the few warps on an SM have too little on its way (Little)."""
+    """How much longer DRAM takes than at its roof because few warps keep too few bytes in flight (Little's law)."""
     facts = constants()["coalesce"]
     warps = one.threads * max(1.0, one.blocks_per_sm) / WARP
     if not (0 < warps < facts["few_warps"] and one.blocks_per_sm > 0):
@@ -55,7 +55,7 @@ def _asked_for_at_most(one: Situation) -> Left:
 
 
 def _l1_passes(one: Situation, excess: float) -> float:
-    """How many times the passes over L1 fall once accesses are coalesced."""
+    """The factor by which passes over L1 fall once accesses are coalesced."""
     wavefronts, requests, shared = one.get("wavefronts_busy"), one.get("requests_busy"), one.get("shared_busy", 0.0)
     least = max(requests / 2, shared)
     return max(1.0, min(excess, wavefronts / least)) if wavefronts > 0 and least > 0 else excess
@@ -63,7 +63,7 @@ def _l1_passes(one: Situation, excess: float) -> float:
 
 @lever("widen-accesses")
 def widen_accesses(one: Situation) -> Pulled | None:
-    """Loads and stores of fewer than 16 bytes a thread."""
+    """Widen loads and stores of fewer than 16 bytes per thread."""
     facts = constants()["widen"]
     width, is_certain = one.access_width
     evidence = (
@@ -92,7 +92,7 @@ def widen_accesses(one: Situation) -> Pulled | None:
 
 @lever("constant-memory")
 def constant_memory(one: Situation) -> Pulled | None:
-    """Loads of one address by all threads of a warp: small tables, filters, parameters."""
+    """Move data that all threads of a warp load from one address (tables, filters, parameters) to constant memory."""
     facts = constants()["constant"]
     if one.uses_tensor_cores:
         return None
@@ -129,7 +129,7 @@ def constant_memory(one: Situation) -> Pulled | None:
 
 @lever("local-memory")
 def local_memory(one: Situation) -> Pulled | None:
-    """Registers that were spilled, and arrays of threads that lie in memory."""
+    """Keep spilled registers and arrays of threads out of local memory."""
     facts = constants()["local"]
     of_all = one.local_share
     if math.isnan(of_all):

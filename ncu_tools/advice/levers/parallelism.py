@@ -1,4 +1,4 @@
-"""Levers on how much work is on its way: blocks, warps, independent instructions, balance, and updates that queue."""
+"""Levers on parallelism: blocks, warps, independent instructions, balance of SMs, and updates that queue."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ HIDDEN_BY_WARPS = (
     "long_scoreboard", "short_scoreboard", "wait", "barrier", "membar", "branch_resolving", "no_instructions",
     "imc_miss", "drain", "sleeping",
 )  # fmt: skip
-"""Stalls during which other warps can issue, unlike those for a full pipe or a slot that another warp took."""
+"""Stalls during which other warps can issue, unlike stalls for a busy pipe or a lost issue slot."""
 
 
 def is_contended(one: Situation) -> bool:
-    """True if warps wait for one another: nothing is busy though there is work for every SM, or one L2 slice is."""
+    """True if warps queue for one another: one L2 slice is busiest by far, or nothing is busy on full SMs."""
     facts = constants()["contention"]
     slice_busy, slice_mean = one.get("slice_busy"), one.get("slice_mean")
     if slice_busy > facts["slice_busy"] and slice_mean < facts["slice_mean"] * slice_busy:
@@ -40,7 +40,7 @@ def is_contended(one: Situation) -> bool:
 
 @lever("privatise-atomics")
 def privatise_atomics(one: Situation) -> Pulled | None:
-    """Updates of few addresses by many threads, which queue."""
+    """Give threads private copies of few addresses whose atomic updates queue."""
     facts = constants()["contention"]
     if one.code is not None and not one.code.of(r"ATOM|RED(?!UX)"):
         return None
@@ -64,7 +64,7 @@ def privatise_atomics(one: Situation) -> Pulled | None:
 
 @lever("block-size")
 def block_size(one: Situation) -> Pulled | None:
-    """Blocks too small or too large for what the kernel does."""
+    """Choose another block size where blocks are too small or too large for the kernel."""
     facts = constants()["blocks"]
     threads = one.threads
     if not threads > 0:
@@ -94,16 +94,17 @@ def block_size(one: Situation) -> Pulled | None:
 
 
 def _starts_hidden(one: Situation) -> Left:
-    """What is left where a block is alone on its SM: smaller blocks work while others start and end."""
+    """The time left where the only block of an SM is split, so that blocks start and end while others work."""
     life = one.kernel.time_ns / one.get("waves")
     idle = share(constants()["blocks"]["start_ns"] / life)
     return Left(1 - idle, 1 - idle / 2, 1.0)
 
 
 def _nothing_is_busy(one: Situation) -> Pulled | None:
-    """Where the launch's shape is not known: a kernel that keeps nothing busy has too few threads, or they queue.
+    """For an unknown launch shape: if no resource is busy, the kernel has too few threads, or they queue.
 
-    It is not known of one on tensor cores, as long as neither their pipe nor the SM as a whole was collected.
+    None if a busy resource is known, and for tensor-core kernels if neither their pipe nor the SM as a whole was
+    collected.
     """
     are_collected = not (math.isnan(one.busy("tensor")) and math.isnan(one.busy("sm")))
     if one.is_several_kernels or (one.uses_tensor_cores and not are_collected):
@@ -117,7 +118,7 @@ def _nothing_is_busy(one: Situation) -> Pulled | None:
 
 @lever("grid-size")
 def grid_size(one: Situation) -> Pulled | None:
-    """Fewer blocks than SMs, or a last wave that is nearly empty."""
+    """Launch more blocks where there are fewer than SMs, or where the last wave is nearly empty."""
     facts = constants()["blocks"]
     per_sm, waves = one.blocks_per_sm, one.get("waves")
     if math.isnan(per_sm) and math.isnan(one.get("blocks")):
@@ -148,7 +149,7 @@ def grid_size(one: Situation) -> Pulled | None:
 
 @lever("balance")
 def balance(one: Situation) -> Pulled | None:
-    """SMs that end long before others though the grid has blocks for all."""
+    """Balance work between blocks where some SMs end long before others."""
     facts = constants()["balance"]
     idle, tail, empty = one.get("idle"), one.get("tail", 0.0), one.get("empty_sms", share(1 - one.blocks_per_sm))
     uneven = idle - empty - min(tail, max(0.0, idle - empty))
@@ -162,7 +163,7 @@ def balance(one: Situation) -> Pulled | None:
 
 @lever("occupancy")
 def occupancy(one: Situation) -> Pulled | None:
-    """Fewer warps on an SM than it holds, by registers, shared memory or the block."""
+    """Raise the theoretical occupancy, which registers, shared memory or the block size limit."""
     facts = constants()["occupancy"]
     most, registers = one.get("theoretical"), one.get("registers")
     if not most > 0:
@@ -193,10 +194,10 @@ def occupancy(one: Situation) -> Pulled | None:
 
 
 def _what_limits_blocks(one: Situation) -> str:
-    """What alone allows the fewest blocks on an SM: "registers", "shared" memory, or the "block" by its own warps.
+    """The only limiter of blocks per SM: "registers", "shared" memory, or "block", its warps; else "".
 
-    It is the block wherever its warps allow as few as anything else: neither of the others would make room then. ""
-    where two others allow equally few, or where something was not collected.
+    "block" also where another resource limits equally, as relieving that one makes no room; "" if registers and shared
+    memory limit equally, or if a limit is unknown.
     """
     registers, shared = one.get("limit_registers"), one.get("limit_shared")
     block = min(one.get("limit_warps"), one.get("limit_blocks", math.inf))
@@ -211,7 +212,7 @@ def _what_limits_blocks(one: Situation) -> str:
 
 @lever("more-in-flight")
 def more_in_flight(one: Situation) -> Pulled | None:
-    """Warps that wait for results, with no resource near its limit."""
+    """Keep more independent instructions in flight where warps wait for results and no resource is busy."""
     facts = constants()["in_flight"]
     waits = one.kernel.stalled("long_scoreboard", "wait", "short_scoreboard")
     evidence = (
@@ -231,7 +232,7 @@ def more_in_flight(one: Situation) -> Pulled | None:
 
 
 def _several_elements(one: Situation, waits: float) -> Pulled:
-    """A sum over a block with a word for each thread: threads that first add several elements share one tree."""
+    """Let each thread of a block's sum add several elements first, so that fewer trees are needed."""
     facts = constants()["in_flight"]
     left = Left(*(1 - facts["of_tree"] * (1 - 1 / many) for many in facts["elements"]))
     evidence = one.evidence(
@@ -245,7 +246,7 @@ def _several_elements(one: Situation, waits: float) -> Pulled:
 
 
 def _by_more_in_flight(waits: float) -> Left:
-    """The time that warps wait, of which the share `waits` is for results, with more of them on their way."""
+    """The waiting left with more instructions in flight, where the part `waits` of it is for results."""
     facts = constants()["in_flight"]
     waits = facts["unknown_waits"] if math.isnan(waits) else waits
     return waits_keep(waits, [factor ** -facts["exponent"] for factor in facts["factor"]])

@@ -1,4 +1,4 @@
-"""Levers that change the numerics, replace the kernel, or join it with its neighbours: they stand apart."""
+"""Levers apart from the others: they change the numerics, replace the kernel, or join it with its neighbours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITHOUT_TENSOR_CORES = ("3", "5", "6")
 
 @lever("fuse")
 def fuse(one: Situation) -> Pulled | None:
-    """Kernels that pass data through DRAM or L2 to a neighbour, and those that are hardly longer than a launch."""
+    """Fuse a kernel that exchanges data with others through DRAM or L2, or that is hardly longer than a launch."""
     facts = constants()["fuse"]
     time = one.kernel.time_ns
     if time < facts["short_ns"]:
@@ -33,7 +33,7 @@ def fuse(one: Situation) -> Pulled | None:
 
 @lever("lower-precision")
 def lower_precision(one: Situation) -> Pulled | None:
-    """FP64 or FP32 work and traffic that a narrower type can do."""
+    """Use a narrower type for FP64 or FP32 work and traffic."""
     facts = constants()["precision"]
     double = one.busy("fp64")
     if double > facts["fp64_busy"]:
@@ -54,7 +54,7 @@ def lower_precision(one: Situation) -> Pulled | None:
 
 @lever("tensor-cores")
 def tensor_cores(one: Situation) -> Pulled | None:
-    """Products that the CUDA cores do, in FP32 or less."""
+    """Run matrix products in FP32 or less on tensor cores instead of CUDA cores."""
     is_product = one.is_product or one.looks_like_a_product
     if (
         not is_product
@@ -69,7 +69,7 @@ def tensor_cores(one: Situation) -> Pulled | None:
 
 @lever("library-kernel")
 def library_kernel(one: Situation) -> Pulled | None:
-    """Products, reductions, sorts and attention that a library has a kernel, another tile or a newer kernel for."""
+    """Use a library's kernel, another tile or a newer version for products, reductions, sorts and attention."""
     facts = constants()["library"]
     newer = _left_by_newer_attention(one)
     if newer is not None and one.bound <= facts["dram_at_roof"]:
@@ -96,7 +96,7 @@ def library_kernel(one: Situation) -> Pulled | None:
 
 
 def _left_by_newer_attention(one: Situation) -> Left | None:
-    """The share of the time that a newer library's attention takes; None for kernels that none replaces here."""
+    """The share of the time that a newer library's attention takes; None for kernels without a newer version."""
     for older in constants()["library"]["older_attention"]:
         is_here = older.get("capability", one.kernel.capability) == one.kernel.capability
         if is_here and re.search(older["kernels"], one.kernel.name):
@@ -105,7 +105,7 @@ def _left_by_newer_attention(one: Situation) -> Left | None:
 
 
 def _multiply_adds(one: Situation) -> float:
-    """The share of multiply-adds in what keeps the FMA pipe busy; 1 where the code is not known."""
+    """The share of FFMA in the instructions of the FMA pipe; 1 without the code."""
     if one.code is None:
         return 1.0
     every = one.code.count("FFMA|IMAD|FMUL|FADD")

@@ -12,7 +12,7 @@ from ncu_tools.advice.situation.model import Effect, Left
 
 @lever("tile-shared-memory")
 def tile_shared_memory(one: Situation) -> Pulled | None:
-    """Data that threads of a block read more than once from L1 or L2."""
+    """Tile in shared memory what threads of a block read more than once from L1 or L2."""
     facts = constants()["tile_shared"]
     if one.uses_tensor_cores and one.uses_shared_memory:
         return None
@@ -53,7 +53,7 @@ def tile_shared_memory(one: Situation) -> Pulled | None:
 
 @lever("tile-registers")
 def tile_registers(one: Situation) -> Pulled | None:
-    """Products that load an operand for every few multiplications."""
+    """Tile products in registers where they load an operand for every few multiply-adds."""
     facts = constants()["tile_registers"]
     if not (one.is_product or one.looks_like_a_product):
         return None
@@ -81,9 +81,9 @@ def tile_registers(one: Situation) -> Pulled | None:
 
 
 def _loads_by_registers(registers: float) -> float:
-    """Loads for each multiply-add, at most, by the registers of a thread: those beyond `of_no_tile` hold sums.
+    """Loads per multiply-add, estimated from registers per thread: those above `of_no_tile` hold sums.
 
-    A tile of n x n sums takes 2 n loads for n x n multiply-adds, or n where loads are two values wide.
+    A tile of n x n sums takes 2 n loads for n x n multiply-adds, or n loads if each loads two values.
     """
     facts = constants()["tile_registers"]
     sums = registers - facts["of_no_tile"]
@@ -92,7 +92,7 @@ def _loads_by_registers(registers: float) -> float:
 
 @lever("pad-shared-memory")
 def pad_shared_memory(one: Situation) -> Pulled | None:
-    """Shared-memory accesses that conflict in their banks."""
+    """Pad or swizzle shared-memory arrays whose accesses conflict in their banks."""
     facts = constants()["conflicts"]
     added, metrics = one.conflict_share
     if math.isnan(added):

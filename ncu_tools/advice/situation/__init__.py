@@ -1,1 +1,1 @@
-"""A kernel as levers see it: quantities, busy resources, what its code says, and the model of its time."""
+"""What levers know of a kernel: quantities, busy resources, facts of its code, and the model of its time."""

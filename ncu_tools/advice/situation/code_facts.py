@@ -1,7 +1,7 @@
-"""What the instructions of a kernel say of its levers: widths of loads, divisions, moves, atomics, matrix products.
+"""Facts of a kernel's executed instructions for levers: widths of loads, divisions, moves, atomics, matrix products.
 
-Counts are warp instructions, of all launches that were counted together. They come from the instructions with their
-counts, else from the counts per opcode that reports have for a launch.
+Counts are warp instructions, of all launches counted together. They are from the table of instructions, else from the
+counts per opcode that a report has for a launch.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SELF_MOVE = re.compile(r"MOV (U?R\d+), \1\s*;?$")
 
 @dataclass
 class CodeFacts:
-    """Warp instructions executed by opcode with modifiers, and what only single instructions tell.
+    """Warp instructions executed by opcode with modifiers, and facts that only single instructions show.
 
-    `self_moves` are copies of a register to itself, which only builds without optimisation have; `samples` those of
-    the sampler by opcode.
+    `self_moves` are copies of a register to itself, which only builds without optimisation have; `samples` are stall
+    samples by opcode.
     """
 
     executed: Mapping[str, float]
@@ -36,10 +36,10 @@ class CodeFacts:
     has_text: bool = False
     samples: Mapping[str, float] = field(default_factory=dict)
     measures: set[str] = field(default_factory=set)
-    """What instructions have counts of, as `ncu-bench source --sort` calls it."""
+    """Measures that the instructions have, named as for `ncu-bench source --sort`."""
     global_loads: float = 0.0
     uniform_loads: float = 0.0
-    """Executed loads from global memory, and those of which a warp reads a single sector: the same for its threads."""
+    """Executed loads from global memory, and those with one sector per warp: one address for all threads."""
 
     @cached_property
     def total(self) -> float:
@@ -56,20 +56,20 @@ class CodeFacts:
         return found
 
     def share(self, *kinds: str) -> float:
-        """The share of instructions of these kinds; 0 where nothing was executed."""
+        """The share of instructions of these kinds; 0 where none was executed."""
         return sum(self.by_kind.get(kind, 0.0) for kind in kinds) / self.total if self.total else 0.0
 
     def count(self, pattern: str) -> float:
-        """Warp instructions whose opcode with modifiers begins with a pattern."""
+        """Warp instructions whose opcode with modifiers matches a pattern at its start."""
         expression = re.compile(pattern)
         return sum(count for opcode, count in self.executed.items() if expression.match(opcode))
 
     def of(self, pattern: str) -> float:
-        """The share of instructions whose opcode with modifiers begins with a pattern."""
+        """The share of instructions whose opcode with modifiers matches a pattern at its start."""
         return self.count(pattern) / self.total if self.total else 0.0
 
     def width(self, opcode: str) -> float:
-        """Bytes per thread of the accesses of an opcode, mean over those executed; NaN without any."""
+        """Mean bytes per thread of the executed accesses with an opcode; NaN without any."""
         found = [(_bytes_of(name), count) for name, count in self.executed.items() if name.split(".")[0] == opcode]
         whole = sum(count for _, count in found)
         return sum(one * count for one, count in found) / whole if whole else math.nan
@@ -80,7 +80,7 @@ def _bytes_of(opcode: str) -> float:
 
 
 def facts_of_instructions(instructions: pa.Table) -> dict[str, CodeFacts]:
-    """The facts of every kernel that a table of instructions has counts of, by full name."""
+    """The facts of every kernel with counts in a table of instructions, by full name."""
     names = tables.words(instructions, "kernel_name")
     opcodes, modifiers = tables.words(instructions, "opcode"), tables.words(instructions, "modifiers")
     texts = tables.words(instructions, "sass")
@@ -108,7 +108,7 @@ def facts_of_instructions(instructions: pa.Table) -> dict[str, CodeFacts]:
 
 
 def facts_of_opcodes(launches: pa.Table) -> dict[str, CodeFacts]:
-    """The facts of every kernel by the counts per opcode that its launches have; {} where none has."""
+    """The facts of every kernel whose launches have counts per opcode, by full name."""
     names = tables.words(launches, "kernel_name")
     found: dict[str, CodeFacts] = {}
     for column in COLUMNS:

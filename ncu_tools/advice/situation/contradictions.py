@@ -1,7 +1,7 @@
-"""Counters of one launch that contradict each other: a part above its whole, a mean above its maximum.
+"""Contradictory counters of a launch, such as a part above its whole or a mean above its maximum.
 
-A damaged or edited report has them, and so do replays that did different work. Each rule holds for all 127 launches of
-the public reports that have its counters (ncu 2020.1 to 2026.1): what should be equal differs by 2.2 % at most.
+Damaged or edited reports have them, and replays that did different work. Every rule holds for all 127 launches in
+public reports that have its counters (ncu 2020.1 to 2026.1): counters that should be equal differ by at most 2.2 %.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ncu_tools.advice.situation.largest_values import ROUNDING, largest_of
 from ncu_tools.advice.situation.utilisation import ELAPSED, ISSUED, STALLED, resources
 
 APART = 0.08
-"""What rounding, clocks that change and sampling explain: such counters differed by 2.2 % at most."""
+"""Largest relative difference that rounding, varying clocks and sampling may explain; 2.2 % was measured."""
 
 LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
 TIME, CLOCK = "gpu__time_duration.sum", "sm__cycles_elapsed.avg.per_second"
@@ -29,7 +29,7 @@ CYCLES, SM_CYCLES = "gpc__cycles_elapsed.max", "sm__cycles_elapsed.max"
 THEORETICAL, IDEAL = "memory_l2_theoretical_sectors_global", "memory_l2_theoretical_sectors_global_ideal"
 EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
 WHOLES = (f"sm__throughput.avg.{ELAPSED}", f"gpu__compute_memory_throughput.avg.{ELAPSED}")
-"""The two shares that NVIDIA defines as the largest of their parts."""
+"""The two throughputs that NVIDIA defines as the maximum of their parts."""
 AT_MOST = (
     ("sm__warps_active.avg.pct_of_peak_sustained_active", "sm__maximum_warps_per_active_cycle_pct"),
     (
@@ -43,11 +43,11 @@ AT_MOST = (
     ("lts__cycles_active.avg", "lts__cycles_elapsed.avg"),
     (IDEAL, THEORETICAL),
 )
-"""Pairs of counters of which the first is at most the second."""
+"""Pairs of counters: the first is never above the second."""
 
 
 class Contradiction(NamedTuple):
-    """The launches (a mask) in which a counter `one` contradicts `other`, with both numbers of every launch."""
+    """The launches (a mask) in which a counter `one` contradicts `other`, with both values of every launch."""
 
     launches: npt.NDArray[np.bool_]
     one: str
@@ -57,12 +57,12 @@ class Contradiction(NamedTuple):
     limit: Floats
 
     def told(self, launch: int) -> str:
-        """What contradicts what in a launch."""
+        """The contradiction in one launch, in words."""
         return f"{self.one} ({self.value[launch]:.5g}) {self.relation} {self.other} ({self.limit[launch]:.5g})"
 
 
 def contradictions(launches: pa.Table) -> Iterator[Contradiction]:
-    """The counters that contradict each other in some launch. Averages over launches keep every rule."""
+    """The contradictions that some launch has. Averages over launches obey every rule, too."""
     with np.errstate(invalid="ignore"):
         found = [*_above_others(launches), *_above_the_wholes(launches), *_unequal(launches)]
     return (one for one in found if one.launches.any())
@@ -70,7 +70,7 @@ def contradictions(launches: pa.Table) -> Iterator[Contradiction]:
 
 @cache
 def metrics_of_contradictions() -> frozenset[str]:
-    """Every metric that a rule looks at."""
+    """Every metric that a rule reads."""
     pairs = (one for pair in AT_MOST for one in pair)
     return frozenset(
         (LATENCY, EXCESSIVE, TIME, CLOCK, CYCLES, SM_CYCLES, *WHOLES, *pairs, *_names_of_stalls(), *_parts())
@@ -83,7 +83,7 @@ def _above_others(launches: pa.Table) -> Iterator[Contradiction]:
 
 
 def _above_the_wholes(launches: pa.Table) -> Iterator[Contradiction]:
-    """The parts above both wholes, of launches that have both."""
+    """Parts above both wholes, in launches that have both."""
     if not set(WHOLES) <= set(launches.column_names):
         return
     sm, memory = (tables.floats(launches, one) for one in WHOLES)
@@ -93,13 +93,13 @@ def _above_the_wholes(launches: pa.Table) -> Iterator[Contradiction]:
 
 
 def _above(one: str, value: Floats, other: str, limit: Floats) -> Contradiction:
-    """Where a value is above its limit. What cannot be is named as that, and contradicts nothing."""
+    """Launches where a value is above its limit; impossible values are reported elsewhere."""
     is_above = (value > limit * (1 + ROUNDING)) & (value <= largest_of(one)) & (limit <= largest_of(other))
     return Contradiction(is_above, one, value, "is above", other, limit)
 
 
 def _unequal(launches: pa.Table) -> Iterator[Contradiction]:
-    """Counters that follow from others: cycles from time and clock, sectors from a difference, latency from stalls."""
+    """Counters that differ from others: cycles from time x clock, sectors from a difference, latency from stalls."""
     theoretical, ideal, excessive, cycles, of_sms, time, clock, latency = (
         tables.floats(launches, one) for one in (THEORETICAL, IDEAL, EXCESSIVE, CYCLES, SM_CYCLES, TIME, CLOCK, LATENCY)
     )
@@ -118,7 +118,7 @@ def _unequal(launches: pa.Table) -> Iterator[Contradiction]:
 
 @cache
 def _parts() -> tuple[str, ...]:
-    """The shares of all resources but the two wholes."""
+    """The utilisation metrics of all resources but the two wholes."""
     counters = (counter for told in resources().values() for counter in told["elapsed"])
     return tuple(name for one in counters if (name := f"{one}.avg.{ELAPSED}") not in WHOLES)
 

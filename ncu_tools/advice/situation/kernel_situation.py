@@ -1,4 +1,4 @@
-"""A kernel as levers see it: its counters and its code, and the quantities that follow from both."""
+"""A kernel as levers see it: its counters, its code, and quantities derived from both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAN = math.nan
 SECTOR = 32.0
 WARP = 32.0
 PASSES_OF_L1 = ("wavefronts_busy", "requests_busy")
-"""The quantities whose ratio is the passes over L1 and shared memory for a request."""
+"""The quantities whose ratio is the number of passes over L1 and shared memory per request."""
 GEMM_LIKE = re.compile(
     r"gemm|matmul|mat_?mul|\bmm_|_mm\b|mmul|matrix_?mult|mult_?matri|dot_?product_matrix", re.IGNORECASE
 )
@@ -36,22 +36,22 @@ FROM_LIBRARIES = re.compile(
 
 
 ON_IN_A_TREE = 0.8
-"""Of the threads of a warp, those that work in a tree of sums at most: half of them drop out at each of its steps."""
+"""Largest mean share of active threads per warp in a tree reduction: half of them drop out at each step."""
 MOST_SMS = 192.0
-"""SMs of the largest GPU at most: a grid of no more blocks leaves those idle that have none."""
+"""SMs of the largest GPU: a grid with no more blocks leaves the other SMs idle."""
 LEAST_OF_A_PRODUCT = 96.0
-"""Instructions of a warp in a product at least: two loads and a multiply-add for each of 32 pairs."""
+"""Fewest instructions per warp of a matrix product: two loads and a multiply-add for each of 32 pairs."""
 DRIVERS_SHARED_MEMORY = 1100.0
-"""Bytes of shared memory that the driver takes for each block at most: 1 KiB."""
+"""Most bytes of shared memory per block that the driver reserves (1 KiB, as printed)."""
 LEAST_LOADS = 0.01
-"""Loads for each multiply-add below which what is multiplied was not loaded: tiles of 8 x 8 in registers need 0.06."""
+"""With fewer loads per multiply-add, the factors were not loaded: 8 x 8 tiles in registers need 0.06."""
 NO_PRODUCT = re.compile(r"gemv|mat_?vec|matrix_?vector|split_?k_?reduce", re.IGNORECASE)
-"""Products with a vector, and sums over the parts of a product that was split, whose names are those of products."""
+"""Kernels named like products that are none: products with a vector, and sums over parts of a split product."""
 REDUCTION = re.compile(r"reduc|\bsum|sums?_|dot_?prod|norm|softmax", re.IGNORECASE)
 INTEGER = re.compile(
     r"(\s|\*|&|const|volatile|unsigned|signed|char|short|int|long|bool|u?int\d+_t|size_t|__restrict__)+"
 )
-"""A parameter of an integer type, or a pointer to one."""
+"""A list of parameters that are integers or pointers to integers."""
 HISTOGRAM = re.compile(r"histo|bin_?count", re.IGNORECASE)
 ON_TENSOR_CORES = re.compile(
     r"tensorop|wmma|hmma|[hif]mma|mma_sync|16816|1688|s884|xmma(?!.*ffma)|nvjet|flash|fmha", re.IGNORECASE
@@ -63,7 +63,7 @@ IN_LIBRARIES = re.compile(
 
 @dataclass(frozen=True)
 class LeverEvidence:
-    """One number that a lever stands on: what it is, its value and unit, and the metrics it comes from."""
+    """One number that a lever's saving follows from: what it is, value, unit, and the metrics behind it."""
 
     quantity: str
     value: float
@@ -73,13 +73,13 @@ class LeverEvidence:
 
 @dataclass
 class Situation:
-    """One kernel; every quantity is NaN where neither counters nor code tell it."""
+    """A kernel and its code; a quantity that neither counters nor code tell is NaN."""
 
     kernel: MeasuredKernel
     code: CodeFacts | None = None
 
     def get(self, name: str, otherwise: float = NAN) -> float:
-        """A counter's quantity by name."""
+        """The quantity of this name from counters; `otherwise` if unknown."""
         return self.kernel.get(name, otherwise)
 
     def busy(self, name: str) -> float:
@@ -87,7 +87,7 @@ class Situation:
         return self.kernel.busy.get(name, NAN)
 
     def busiest(self, *names: str) -> float:
-        """The share of the time that the busiest of some resources is busy; NaN if none is known."""
+        """The share of the time that the busiest of these resources is busy; NaN if none is known."""
         return max((self.kernel.busy[name] for name in names if name in self.kernel.busy), default=NAN)
 
     def evidence(self, title: str, value: float, unit: str, *names: str) -> LeverEvidence:
@@ -97,7 +97,7 @@ class Situation:
 
     @property
     def bound_title(self) -> str:
-        """The name of the busiest resource."""
+        """The title of the busiest resource; "" if none is known."""
         return str(resources()[self.kernel.bound[0]]["title"]) if self.kernel.busy else ""
 
     @cached_property
@@ -109,7 +109,7 @@ class Situation:
 
     @cached_property
     def blocks_per_sm(self) -> float:
-        """Blocks of the grid for each SM; of a grid of fewer blocks than GPUs have SMs, also by how many SMs worked."""
+        """Blocks of the grid per SM; for a grid smaller than any GPU, if unknown, the share of SM time with work."""
         known, blocks = self.get("blocks_per_sm"), self.get("blocks")
         if math.isnan(known) and blocks <= MOST_SMS:
             return 1.0 - self.get("idle")
@@ -117,27 +117,27 @@ class Situation:
 
     @cached_property
     def threads(self) -> float:
-        """Threads of a block."""
+        """Threads per block; NaN if unknown."""
         return self.get("threads")
 
     @cached_property
     def threads_on_an_sm(self) -> float:
-        """Threads of the blocks that an SM has at once: of those that fit, or of all where the grid has fewer."""
+        """Threads resident on an SM at once; of a grid of less than a wave, its threads per SM."""
         return self.threads * self.blocks_per_sm / max(self.get("waves", 1.0), 1.0)  # ncu prints 0.00 of tiny grids
 
     @property
     def threads_an_sm_holds(self) -> float:
-        """Threads for which an SM has warp slots."""
+        """Most threads that an SM's warp slots can hold."""
         return WARP * (self.get("most_warps", 48.0) or NAN)
 
     @property
     def threads_of_whole_warps(self) -> float:
-        """Threads of the grid on an SM at once in blocks of whole warps, of which its slots are filled."""
+        """Threads that would be resident on an SM if each block were whole warps."""
         return min(self.threads_an_sm_holds, self.threads * self.blocks_per_sm)
 
     @cached_property
     def warps_per_scheduler(self) -> float:
-        """Warps that are active on a scheduler, of four on an SM."""
+        """Mean active warps per scheduler, at four schedulers per SM."""
         direct = self.get("warps_per_sm")
         if math.isnan(direct):
             direct = self.get("achieved") * self.get("most_warps", 48.0)
@@ -145,19 +145,19 @@ class Situation:
 
     @cached_property
     def cycles_per_instruction(self) -> float:
-        """Cycles between two instructions of a warp, while it is on an SM."""
+        """Cycles between two instructions of a resident warp; NaN if unknown."""
         known = self.get("latency")
         rate = self.issue_rate if self.issue_rate > 0 else self.busy("sm")
         return known if not math.isnan(known) else self.warps_per_scheduler / rate if rate > 0 else NAN
 
     @cached_property
     def issue_rate(self) -> float:
-        """Instructions that a scheduler issues in a cycle."""
+        """Instructions that a scheduler issues per cycle."""
         known = self.get("issue_per_cycle")
         return known if not math.isnan(known) else self.busy("issue")
 
     def waits(self, *reasons: str) -> float:
-        """The share of a warp's time in these stalls; a default where no stall was collected."""
+        """The share of a warp's time in these stalls; a default where no stalls were collected."""
         found = self.kernel.stalled(*reasons)
         return constants()["model"]["waits_unknown"] if math.isnan(found) else found
 
@@ -170,16 +170,16 @@ class Situation:
 
     @cached_property
     def load_width(self) -> float:
-        """Bytes per thread of global loads: by the code, else by bytes and requests."""
+        """Mean bytes per thread of global loads, by the code; NaN without it."""
         return self.code.width("LDG") if self.code is not None else NAN
 
     @cached_property
     def store_width(self) -> float:
-        """Bytes per thread of global stores."""
+        """Mean bytes per thread of global stores, by the code; NaN without it."""
         return self.code.width("STG") if self.code is not None else NAN
 
     def sectors_per(self, access: str) -> float:
-        """Sectors per request of global loads or stores."""
+        """Sectors per request of global loads or stores; NaN if unknown."""
         direct = self.get(f"sectors_per_{access}")
         requests, sectors = self.get(f"{access}_requests"), self.get(f"{access}_sectors")
         if math.isnan(sectors) and access == "store" and self.get("local_stores") == 0:
@@ -188,7 +188,7 @@ class Situation:
 
     @cached_property
     def excess(self) -> tuple[float, tuple[str, ...]]:
-        """Sectors of global memory over those that coalesced accesses would need, and what says so; NaN if unknown."""
+        """Sectors of global memory per sector that coalesced accesses would need (NaN if unknown), and its sources."""
         theoretical, ideal = self.get("theoretical_sectors"), self.get("ideal_sectors")
         if math.isnan(ideal):
             ideal = theoretical - self.get("excessive_sectors")
@@ -213,7 +213,7 @@ class Situation:
         return self._excess_by_passes
 
     def _excess_of(self, access: str, width: float) -> tuple[float, float] | None:
-        """The excess of loads or stores and their sectors."""
+        """The excess of loads or stores, and the number of their sectors; None if unknown."""
         used, per_request = self.get(f"used_{access}_bytes"), self.sectors_per(access)
         sectors = self.get(f"{access}_sectors", per_request if not math.isnan(per_request) else 1.0)
         if used > 0:
@@ -229,7 +229,7 @@ class Situation:
 
     @cached_property
     def _excess_by_passes(self) -> tuple[float, tuple[str, ...]]:
-        """The passes over L1 for a request, where shared memory adds none; two requests are one pass."""
+        """The excess estimated by passes over L1 per request where shared memory adds few; two requests make a pass."""
         passes, requests = self.kernel.busy.get("l1", NAN), self.get("requests_busy")
         wavefronts, shared = self.get("wavefronts_busy"), self.get("shared_busy")
         ratio = self.passes_per_request
@@ -247,13 +247,13 @@ class Situation:
 
     @cached_property
     def passes_per_request(self) -> float:
-        """Passes over L1 and shared memory for a request of a warp, of which two are a cycle; NaN if unknown."""
+        """Passes over L1 and shared memory per warp request, where a cycle takes two requests; NaN if unknown."""
         wavefronts, requests = self.get("wavefronts_busy"), self.get("requests_busy")
         return 2 * wavefronts / requests if wavefronts > 0 and requests > 0 else NAN
 
     @cached_property
     def access_width(self) -> tuple[float, bool]:
-        """Bytes of a thread's global accesses, by code or sectors of coalesced loads; and whether they are known."""
+        """Bytes per thread of global accesses, by code or by sectors of coalesced loads; and whether that is known."""
         for known in (self.load_width, self.store_width):
             if not math.isnan(known):
                 return known, True
@@ -264,7 +264,7 @@ class Situation:
 
     @cached_property
     def memory_instructions(self) -> float:
-        """Loads and stores of global memory, of all instructions; a guess where neither code nor counters tell."""
+        """The share of instructions that access global memory; a guess if neither code nor counters tell."""
         if self.code is not None:
             return self.code.of(r"(LDG|STG|LD|ST)\b")
         requests, whole = self.get("load_requests", 0.0) + self.get("store_requests", 0.0), self.get("instructions")
@@ -275,7 +275,7 @@ class Situation:
 
     @cached_property
     def local_share(self) -> float:
-        """Instructions on local memory, of all; NaN if unknown."""
+        """The share of instructions that access local memory; NaN if unknown."""
         if self.code is not None:
             return self.code.of(r"(LDL|STL)\b")
         local, whole = self.get("local_loads") + self.get("local_stores"), self.get("instructions")
@@ -283,7 +283,7 @@ class Situation:
 
     @cached_property
     def conflict_share(self) -> tuple[float, tuple[str, ...]]:
-        """The share of the passes over shared memory that conflicts add, and what says so; NaN if unknown."""
+        """The share of passes over shared memory that bank conflicts add (NaN if unknown), and its sources."""
         ideal, whole, conflicts = (
             self.get(name) for name in ("shared_wavefronts_ideal", "shared_wavefronts", "conflicts")
         )
@@ -301,7 +301,7 @@ class Situation:
 
     @cached_property
     def dram_excess(self) -> float:
-        """DRAM bytes over those that the ideal sectors hold; NaN if unknown."""
+        """DRAM bytes per byte of the sectors that coalesced accesses would need; NaN if unknown."""
         ideal, moved = self.get("ideal_sectors"), self.get("dram_bytes")
         if math.isnan(ideal):
             ideal = self.get("theoretical_sectors") - self.get("excessive_sectors")
@@ -313,7 +313,7 @@ class Situation:
 
     @cached_property
     def fma_share(self) -> float:
-        """FP32 multiplications with addition, of all instructions; NaN if unknown."""
+        """The share of instructions that are FP32 multiply-adds; NaN if unknown."""
         if self.code is not None:
             return self.code.of(r"FFMA")
         whole = self.get("instructions") * WARP
@@ -321,7 +321,7 @@ class Situation:
 
     @cached_property
     def loads_per_fma(self) -> float:
-        """Loads from global and shared memory for each FMA; NaN if unknown."""
+        """Loads from global and shared memory per multiply-add; NaN if unknown."""
         if self.code is not None:
             fmas = self.code.count(r"FFMA|HFMA2|DFMA|IMAD(?!\.MOV)(?!\.SHL)(?!\.IADD)(?!\.WIDE)(?!\.X)")
             return self.code.count(r"LDG|LDS|LD\b|LDSM") / fmas if fmas else NAN
@@ -333,7 +333,7 @@ class Situation:
 
     @cached_property
     def slow_share(self) -> float:
-        """Instructions that belong to divisions and roots in full precision, of all; 0 without code."""
+        """The share of instructions in divisions and roots at full precision; 0 without code."""
         if self.code is None:
             return 0.0
         facts = constants()["fast_math"]
@@ -342,9 +342,9 @@ class Situation:
 
     @cached_property
     def integer_division_share(self) -> float:
-        """Instructions of integer divisions and remainders, of all: each converts its divisor once.
+        """The share of instructions in integer divisions and remainders: each converts its divisor once.
 
-        Without code they are what keeps the XU pipe busy in kernels on integers alone: nothing else there asks for it.
+        Without code, it follows from the XU pipe in kernels on integers alone, where nothing else uses that pipe.
         """
         facts = constants()["instructions"]
         if self.code is not None:
@@ -357,7 +357,7 @@ class Situation:
 
     @cached_property
     def contractible(self) -> float:
-        """Instructions that go where multiplications and additions become multiply-adds, of all; NaN if unknown."""
+        """The share of instructions that contracting multiplications and additions would save; NaN if unknown."""
         if self.code is not None:
             pairs = ((self.code.of("FADD"), self.code.of("FMUL")), (self.code.of("DADD"), self.code.of("DMUL")))
             return 0.5 * sum(map(min, pairs))
@@ -372,16 +372,16 @@ class Situation:
 
     @cached_property
     def is_bound_by_accesses(self) -> bool:
-        """True if loads and stores are what the SMs and the memory system are both busy with: their throughputs agree.
+        """True if loads and stores keep both the SMs and the memory system busy: their throughputs agree.
 
-        The LSU pipe is a part of both, and of no other resource of which only the throughput was collected.
+        The LSU pipe is a part of both throughputs, and where only throughputs were collected nothing else is.
         """
         sm, memory = self.busy("sm"), self.busy("memory")
         return sm > 0.6 and abs(sm - memory) < 0.02
 
     @cached_property
     def looks_like_a_product(self) -> bool:
-        """True if multiplications load what others load too, and neither DRAM nor L2 is what they wait for."""
+        """True if the kernel reuses what it multiplies, as a matrix product does, and DRAM and L2 are not its bound."""
         if self.busy("dram") > 0.4 or self.busy("l2") > 0.7 or not self.bound >= 0.3 or self.is_reduction:
             return False
         if self.loads_per_fma < LEAST_LOADS:
@@ -403,24 +403,24 @@ class Situation:
 
     @property
     def loads_of_a_thread(self) -> float:
-        """Global loads that a thread executes; NaN if unknown."""
+        """Global loads per thread; NaN if unknown."""
         return self.get("load_requests") / self.warps if self.warps > 0 else NAN
 
     @cached_property
     def instructions_of_a_warp(self) -> float:
-        """Instructions that a warp executes, counted or by issue slots; NaN if unknown."""
+        """Instructions per warp, counted or by issue slots; NaN if unknown."""
         counted, schedulers = self.get("instructions"), 4 * self.get("sm_count")
         executed = self.busy("issue") * schedulers * self.get("cycles") if math.isnan(counted) else counted
         return executed / self.warps if self.warps > 0 else NAN
 
     @cached_property
     def is_histogram(self) -> bool:
-        """True for a kernel whose threads count into bins, by its name: updates go to addresses that data choose."""
+        """True for a kernel named like a histogram: addresses of its updates depend on the data."""
         return bool(HISTOGRAM.search(self.kernel.name))
 
     @cached_property
     def is_in_libraries(self) -> bool:
-        """True for a kernel whose name is that of what CUB, cuBLAS or cuDNN have."""
+        """True for a kernel named like one that CUB, cuBLAS or cuDNN provides."""
         return bool(IN_LIBRARIES.search(self.kernel.name))
 
     @cached_property
@@ -457,24 +457,24 @@ class Situation:
 
     @cached_property
     def is_product(self) -> bool:
-        """True for a product of matrices: by its name, or by multiplications that load what others load too."""
+        """True for a matrix product or a convolution, by name or parameters."""
         return self.is_gemm or self.is_convolution
 
     @cached_property
     def is_convolution(self) -> bool:
-        """True for a convolution, by its name: each element of its filter has one address for the threads of a warp."""
+        """True for a convolution, by name: all threads of a warp read the same element of its filter."""
         return category_of(self.kernel.name) == "convolution"
 
     @cached_property
     def is_gemm(self) -> bool:
-        """True for a product of two matrices, by its name or parameters; one with a vector reads each element once."""
+        """True for a product of two matrices, by name or parameters; products with a vector reuse nothing."""
         name = self.kernel.name
         is_named = bool(GEMM_LIKE.search(name)) or category_of(name) == "GEMM"
         return not NO_PRODUCT.search(name) and (is_named or bool(GEMM_BY_PARAMETERS.search(name)))
 
     @cached_property
     def reuses(self) -> float:
-        """How many times data is read from L1 or L2 for each time from the level behind it; NaN if unknown."""
+        """How often data is read from L1 or L2 per read from the level behind it; NaN if unknown."""
         asked, missed = self.get("sectors_asked_of_l2"), self.get("dram_read_bytes") / SECTOR
         hit = self.get("l1_hit")
         by_l2 = asked / missed if missed > 0 and asked > 0 else 1 / max(1 - self.get("l2_hit"), 0.02)
@@ -483,7 +483,7 @@ class Situation:
 
     @cached_property
     def exchanges_in_global_memory(self) -> bool:
-        """True if threads wait at barriers though shared memory is not used: they pass values through global memory."""
+        """True if threads wait at barriers without using shared memory: they exchange values in global memory."""
         if self.code is not None:
             uses = self.code.of(r"(LDS|STS|LDSM|LDGSTS|ATOMS)\b") > 0
         else:
@@ -492,46 +492,46 @@ class Situation:
 
     @cached_property
     def is_reduction(self) -> bool:
-        """True for a sum or the like over a block: by its name, or by threads with a word each that drop out."""
+        """True for a reduction: by its name, or if threads drop out that have a word of shared memory each."""
         drop_out = self.get("lanes_on") < ON_IN_A_TREE * WARP
         return bool(REDUCTION.search(self.kernel.name)) or (drop_out and self.has_a_word_for_each_thread)
 
     @cached_property
     def own_shared(self) -> float:
-        """Bytes of shared memory of a block, without the driver's."""
+        """Bytes of shared memory per block, without the driver's."""
         return self.get("shared_static") + self.get("shared_dynamic")
 
     @cached_property
     def has_a_word_for_each_thread(self) -> bool:
-        """True for a block with a word of 4 or 8 bytes in shared memory for each thread; printed sizes are rounded."""
+        """True if a block has 4 or 8 bytes of shared memory per thread, to 1 %, as printed sizes are rounded."""
         sizes = [size * self.threads for size in (4.0, 8.0)]
         return any(abs(self.own_shared - size) <= 0.01 * size for size in sizes)
 
     @cached_property
     def sums_over_a_block(self) -> bool:
-        """True for a sum over a block as a tree in shared memory."""
+        """True for a reduction of a block as a tree in shared memory."""
         return self.is_reduction and self.has_a_word_for_each_thread
 
     @property
     def memory_busy(self) -> float:
-        """The share of the time that DRAM or L2 is busy; NaN if DRAM's is not known."""
+        """The share of the time that DRAM or L2 is busy; NaN if DRAM's is unknown."""
         return max(self.busy("dram"), self.busy("l2")) if self.busy("l2") >= 0 else self.busy("dram")
 
     @cached_property
     def is_for_a_debugger(self) -> bool:
-        """True for code that was compiled without optimisation, which moves registers to themselves."""
+        """True for code compiled without optimisation, which moves registers to themselves."""
         if self.code is None or not self.code.has_text:
             return False
         return bool(self.code.self_moves / self.code.total >= constants()["release"]["least"])
 
     @cached_property
     def is_from_a_library(self) -> bool:
-        """True for kernels that users do not write."""
+        """True for a kernel of a library, by its name."""
         return bool(FROM_LIBRARIES.search(self.kernel.name))
 
     @cached_property
     def uses_shared_memory(self) -> bool:
-        """True if the kernel works with shared memory."""
+        """True if the kernel uses shared memory beyond what the driver reserves."""
         if self.code is not None:
             return self.code.of(r"LDS|STS|LDSM|LDGSTS") > 0.005
         if self.get("shared_loads", 0.0) > 0:

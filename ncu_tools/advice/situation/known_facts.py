@@ -1,7 +1,7 @@
-"""What is known of a kernel that nobody counted: by shapes, by samples of the whole GPU, and as the trace recorded it.
+"""Facts of a kernel without counters: work by shapes, samples of the whole GPU, and limits that the trace recorded.
 
-Each number says of which class it is. A bound that follows from them is one of what they can see: DRAM, tensor pipe,
-issue slots, or the peak of the type by shapes; caches and shared memory are in none of them.
+Each fact names its class. A bound can only be what the facts cover: DRAM, tensor pipe, issue slots, or the peak of the
+type by shapes; not caches or shared memory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ncu_tools.numbers.number_format import percent, scaled
 
 BY_SHAPES, SAMPLED, RECORDED = "by shapes", "sampled on the whole GPU", "recorded"
 SAMPLED_BYTES = "sampled share of the data sheet's peak, where the kernel ran alone"
-"""Classes of numbers: what they stand on."""
+"""Classes of facts, by what they follow from."""
 BOUND = 0.6
-"""A resource that is busy for this share of the time bounds a kernel (NVIDIA's speed-of-light rule: well used)."""
+"""Share of the time from which a busy resource bounds a kernel (60 %; NVIDIA's speed-of-light rule: well used)."""
 RESOURCES = {
     "sampled_dram_pct": "DRAM",
     "sampled_tensor_active_pct": "tensor pipe",
@@ -30,12 +30,12 @@ RESOURCES = {
 }
 DRAM_PARTS = ("sampled_dram_read_pct", "sampled_dram_write_pct")
 LIMITS = ("limit_registers", "limit_shared", "limit_blocks", "limit_warps")
-"""Quantities: how many blocks each resource allows on an SM."""
+"""Quantities: the blocks per SM that each resource allows."""
 
 
 @dataclass(frozen=True)
 class KnownFact:
-    """One number of a kernel, with the columns that it is from and its class."""
+    """One number of a kernel, its columns, and its class."""
 
     quantity: str
     value: float
@@ -45,14 +45,14 @@ class KnownFact:
 
     @property
     def words(self) -> str:
-        """The number in words."""
+        """The number in words, with its class."""
         shown = percent(self.value) if self.unit == "fraction" else scaled(self.value, self.unit.replace("byte", "B"))
         shown = f"{self.value:g}" if self.unit == "block" else shown
         return f"{self.quantity} {shown} ({self.provenance})"
 
 
 def sampled_means(launches: pa.Table) -> dict[str, dict[str, float]]:
-    """By kernel the mean share (0 to 1) of each resource that was sampled, weighted by time over launches with one."""
+    """Kernel -> resource -> mean sampled utilisation (0 to 1), weighted by the time of launches with samples."""
     codes, names = tables.codes(launches, "kernel_name")
     lasts = tables.or_zero(tables.floats(launches, "duration_ns"))
     found: dict[str, dict[str, float]] = {}
@@ -66,7 +66,7 @@ def sampled_means(launches: pa.Table) -> dict[str, dict[str, float]]:
 
 
 def _sampled_shares(launches: pa.Table) -> dict[str, tables.Floats]:
-    """The share of each resource of every launch, of those that were sampled."""
+    """The utilisation of each sampled resource, by launch; NaN for launches without samples."""
     own = set(launches.column_names)
     found = {name: tables.floats(launches, column) / 100 for column, name in RESOURCES.items() if column in own}
     if "DRAM" not in found and own.issuperset(DRAM_PARTS):
@@ -77,7 +77,7 @@ def _sampled_shares(launches: pa.Table) -> dict[str, tables.Floats]:
 def facts_of(
     kernel: MeasuredKernel, row: Hotspot | None, sampled: Mapping[str, float], moved: SampledBytes | None
 ) -> list[KnownFact]:
-    """Everything that is known of a kernel; `row` are its sums by shapes."""
+    """Every fact of a kernel; `row` has its sums by shapes, `moved` its DRAM rate by samples."""
     columns = {name: column for column, name in RESOURCES.items()}
     found = [KnownFact(f"{name} busy", value, "fraction", (columns[name],), SAMPLED) for name, value in sampled.items()]
     if moved is not None:
@@ -94,7 +94,7 @@ def facts_of(
 
 
 def limits_of(kernel: MeasuredKernel) -> list[KnownFact]:
-    """The resources that allow the fewest blocks on an SM; [] where no limit is known."""
+    """The resources that allow the fewest blocks per SM; [] if no limit is known."""
     known = [name for name in LIMITS if name in kernel.numbers]
     least = min((kernel.numbers[name] for name in known), default=0.0)
     return [
@@ -105,9 +105,9 @@ def limits_of(kernel: MeasuredKernel) -> list[KnownFact]:
 
 
 def bound_of(sampled: Mapping[str, float], row: Hotspot | None = None) -> str:
-    """What bounds a kernel as far as is known; "" where nothing that is known is busy enough.
+    """The resource that bounds a kernel; "" if none that is known is busy enough.
 
-    Samples, which say how busy a resource is, come before shapes, which say how much work had to be done.
+    Samples, which show how busy a resource is, come before shapes, which show only how much work had to be done.
     """
     name, share = max(sampled.items(), key=lambda one: one[1], default=("", 0.0))
     if share >= BOUND:
@@ -118,7 +118,7 @@ def bound_of(sampled: Mapping[str, float], row: Hotspot | None = None) -> str:
 
 
 def in_words(facts: Sequence[KnownFact], bound: str, sampled: Collection[str]) -> str:
-    """What is known of a kernel, in a sentence; `sampled` are the resources that were."""
+    """The facts in a sentence; `sampled` are the resources that have samples."""
     if not facts:
         return "only its time is known"
     said = "; ".join(one.words for one in facts)

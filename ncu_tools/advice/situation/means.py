@@ -1,4 +1,4 @@
-"""Launches grouped by kernel, and means of metrics over each group."""
+"""Group launches into kernels, and take means of metrics over each group."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ncu_tools.advice.situation.largest_values import largest_of
 from ncu_tools.ceilings.launch_devices import device_titles
 
 SIZES_APART, TIMES_APART = 1.1, 1.6
-"""Launches of one name and block are apart where their blocks, or their times, differ by more than such a factor."""
+"""Launches of one name and block size are split where sorted grid sizes, or times, jump by more than this factor."""
 
 Groups = npt.NDArray[np.int64]
 
 
 def grouped(launches: pa.Table, rows: Groups) -> Groups:
-    """The group of each launch, numbered from 0: one per row, name, device, block, and about the same grid and time.
+    """The group of each launch, from 0: one per row, name, device, block size, and about equal grid size and time.
 
-    A kernel that is called with the same grid but different work, whose times fall into groups far apart, has a group
-    for each: advice on one of them is none on another.
+    A kernel called with equal grids but different work has times far apart, and a group for each: advice on one would
+    not fit the other.
     """
     names, _ = tables.codes(launches, "kernel_name")
     grids, shapes = tables.list_codes(launches, "grid")
@@ -38,7 +38,7 @@ def grouped(launches: pa.Table, rows: Groups) -> Groups:
 
 
 def _split(groups: Groups, values: Floats, apart: float) -> Groups:
-    """Groups with a new one wherever a value is more than `apart` times the next smaller one of its group."""
+    """Split groups wherever a value is more than `apart` times the next smaller value of its group."""
     order = np.lexsort((values, groups))
     begins = (np.diff(groups[order]) != 0) | (np.diff(np.log(values[order])) > math.log(apart))
     result = np.empty(len(values), np.int64)
@@ -49,7 +49,7 @@ def _split(groups: Groups, values: Floats, apart: float) -> Groups:
 class KernelMeans:
     """Means of metrics by group, weighted by the time of the launches that have them; NaN where none has.
 
-    Values that cannot be are left out; `impossible` has the largest one of each group (0 for none) by metric.
+    Impossible values are left out; `impossible` has the largest one of each group (0 for none), by metric.
     """
 
     def __init__(self, launches: pa.Table, groups: Groups) -> None:
@@ -60,7 +60,7 @@ class KernelMeans:
         self.impossible: dict[str, Floats] = {}
 
     def of(self, metric: str) -> Floats:
-        """A metric, in any form that the report has it."""
+        """The means of a metric, in any form that the report has it, by group."""
         if not self.metrics.behind(metric):
             return tables.unknown(self.count)
         values = self.metrics.floats(metric)
@@ -73,11 +73,11 @@ class KernelMeans:
         return self.mean(values)
 
     def column(self, name: str) -> Floats:
-        """A column of the contract."""
+        """The means of a column of the contract, by group."""
         return self.mean(tables.floats(self.table, name))
 
     def mean(self, values: Floats) -> Floats:
-        """The mean of a value per launch."""
+        """The means of values per launch, by group, weighted by time."""
         known = ~np.isnan(values)
         if not known.any():
             return tables.unknown(self.count)
@@ -87,5 +87,5 @@ class KernelMeans:
             return np.asarray(sums / self.total(weights), np.float64)
 
     def total(self, values: Floats) -> Floats:
-        """The sum of a value per launch."""
+        """The sums of values per launch, by group."""
         return np.bincount(self.groups, values, self.count).astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""What a run's counters say of each of its kernels: quantities, how busy resources are, and what warps wait for."""
+"""The counters of each kernel of a run as quantities, utilisations of resources, and stalls."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ncu_tools.kernels.diagnosis.sums import launch_quantities
 
 @dataclass
 class MeasuredKernel:
-    """One kernel at one block and about one grid: launches that did not fail, mean time in ns, and its numbers.
+    """One kernel at one block size and about one grid size: launches that did not fail, mean time in ns, counters.
 
-    `numbers` are quantities by name, `busy` the share of the time that a resource is busy on the SMs that have work
-    (0 to 1), `stalls` the share of a warp's time by reason. What was not collected is missing from all three.
-    `metrics` are those that a quantity, a resource or "stalls" comes from. `row` is the number of the row that its
-    launches are of, where these were told apart by rows. `doubts` say which counters contradict each other, or cannot
-    be and were not used.
+    `numbers` are quantities by name, `busy` the share of the time that a resource is busy on the SMs that have work (0
+    to 1), `stalls` the share of a warp's time by reason. What was not collected is missing from all three. `metrics`
+    are those that a quantity, a resource or "stalls" comes from. `row` is the number of the row that its launches are
+    of, where these were separated by rows. `doubts` say which counters contradict each other, or are impossible and
+    were not used.
     """
 
     name: str
@@ -49,15 +49,15 @@ class MeasuredKernel:
 
     @property
     def total_ns(self) -> float:
-        """The time of all launches."""
+        """The time of all launches in ns."""
         return self.time_ns * self.launches
 
     def get(self, name: str, otherwise: float = math.nan) -> float:
-        """A quantity by name; `otherwise` where it is not known."""
+        """The quantity of this name; `otherwise` if unknown."""
         return self.numbers.get(name, otherwise)
 
     def has(self, name: str) -> bool:
-        """True if a quantity, a resource or, as "stalls", some stall is known of this kernel."""
+        """True if the quantity or resource of this name is known, or for "stalls" any stall."""
         return name in self.numbers or name in self.busy or (name == "stalls" and bool(self.stalls))
 
     @cached_property
@@ -66,14 +66,14 @@ class MeasuredKernel:
         return max(self.busy.items(), key=lambda item: item[1], default=("", 0.0))
 
     def stalled(self, *reasons: str) -> float:
-        """The share of a warp's time in these stalls together; NaN where no stall was collected."""
+        """The share of a warp's time in these stalls together; NaN where no stalls were collected."""
         return min(1.0, sum(self.stalls.get(one, 0.0) for one in reasons)) if self.stalls else math.nan
 
 
 def measured_kernels(launches: pa.Table, rows: Groups | None = None) -> list[MeasuredKernel]:
-    """Every kernel of the launches, the one with most time first. Launches that failed or have no time are left out.
+    """Every kernel of the launches, the one with most time first, without launches that failed or have no time.
 
-    Launches of different `rows`, an index for each, are different kernels.
+    `rows` are indices by launch: launches of different rows count as different kernels.
     """
     times = tables.floats(launches, "duration_ns")
     ran = (tables.or_zero(tables.floats(launches, "failed")) == 0) & (times > 0) & (times < math.inf)
@@ -94,7 +94,7 @@ def _measured(launches: pa.Table, rows: Groups) -> list[MeasuredKernel]:
 
 
 def _described(launches: pa.Table, means: KernelMeans, rows: Groups) -> list[MeasuredKernel]:
-    """The kernels of the groups, each as its first launch names it."""
+    """The kernels of the groups, with names and shapes of the first launch of each."""
     firsts = np.unique(means.groups, return_index=True)[1].tolist()
     texts = {name: tables.words(launches, name) for name in ("kernel_name", "device_name", "compute_capability")}
     shapes = {name: tables.list_codes(launches, name) for name in ("grid", "block")}
@@ -115,7 +115,7 @@ def _described(launches: pa.Table, means: KernelMeans, rows: Groups) -> list[Mea
 
 
 def _fill(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
-    """Give the kernels their quantities, shares of resources, and stalls."""
+    """Set quantities, utilisations of resources, and stalls of the kernels."""
     numbers, sources = _numbers(means)
     busy, of_resources = busy_shares(means, numbers)
     stalls, of_stalls = stall_shares(means)
@@ -126,7 +126,7 @@ def _fill(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
 
 
 def _add_doubts(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
-    """Say of each kernel which values cannot be, and which counters of its launches contradict each other."""
+    """Note impossible values and contradictory counters at each kernel."""
     for metric, largest in means.impossible.items():
         for place in np.flatnonzero(largest).tolist():
             limit = largest_of(metric) / (1 + ROUNDING)
@@ -138,7 +138,7 @@ def _add_doubts(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
 
 
 def _known(found: Mapping[str, Floats], place: int) -> dict[str, float]:
-    """The values of one kernel that are known, and can be: none is below 0, as damaged reports have it."""
+    """The finite values of one kernel; values below 0, as damaged reports have, are left out."""
     return {name: float(values[place]) for name, values in found.items() if 0 <= values[place] < math.inf}
 
 
@@ -188,4 +188,4 @@ LAUNCH_SOURCES: dict[str, tuple[str, ...]] = {
     "slice_mean": ("lts__cycles_active.avg",),
     "launch_ns": ("gpu__time_duration.sum",),
 }
-"""Quantity of `launch_quantities` -> the metrics that it mostly comes from."""
+"""Quantity of `launch_quantities` -> the metrics that it usually comes from."""

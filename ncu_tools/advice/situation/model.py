@@ -25,12 +25,12 @@ COMPOSED = {
     "memory": ("dram", "l2", "xbar", "l1", "lsu"),
     "sm": ("issue", "fma", "alu", "fp64", "xu", "half", "tensor", "branch", "lsu"),
 }
-"""Throughput of a whole -> its parts; it counts only where none of them is as busy: the busiest is then not known."""
+"""Throughput of a whole -> its parts; the whole counts only if no part is as busy: its busiest part is unknown."""
 AS_BUSY = 0.02
 
 
 class Left(NamedTuple):
-    """What is left of something after a lever: at `best`, in the `middle` and at `worst`; 1 is all, more is more."""
+    """What a lever leaves of work or time, at `best`, in the `middle` and at `worst`; 1 is all, 2 twice as much."""
 
     best: float
     middle: float
@@ -38,11 +38,11 @@ class Left(NamedTuple):
 
     @classmethod
     def all(cls, share: float = 1.0) -> Left:
-        """The same in every case."""
+        """The same share in all three cases."""
         return cls(share, share, share)
 
     def times(self, other: Left) -> Left:
-        """What both leave together."""
+        """The product of both, case by case."""
         return Left(*(one * two for one, two in zip(self, other, strict=True)))
 
 
@@ -51,9 +51,9 @@ ALL = Left(1.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class Effect:
-    """What a lever does: the work left by resource, the waiting left, and, where the time follows directly, that.
+    """The effect of a lever: the work left by resource, and the waiting left; or `time`, the share of the time left.
 
-    `time` replaces the model: the share of the time left. Not `has_floor` if the launch itself goes.
+    `time` replaces the model. `has_floor` is False if the launch itself goes.
     """
 
     work: Mapping[str, Left] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Effect:
 
 
 class SavedShare(NamedTuple):
-    """Shares of a kernel's time that a lever saves: the least, the middle and the most; below 0 where it would lose."""
+    """Shares of a kernel's time that a lever saves: least, middle and most; below 0 where it would cost time."""
 
     low: float
     middle: float
@@ -71,14 +71,14 @@ class SavedShare(NamedTuple):
 
 
 def saving(kernel: MeasuredKernel, effect: Effect) -> SavedShare:
-    """What an effect saves of a kernel's time, by its model alone."""
+    """The saving of an effect by the model, not calibrated."""
     best, middle, worst = (1.0 - time_left(kernel, effect, case) for case in range(3))
     low, middle, high = sorted((best, middle, worst))
     return SavedShare(low, middle, high)
 
 
 def time_left(kernel: MeasuredKernel, effect: Effect, case: int) -> float:
-    """The time left in one case (0 best, 1 middle, 2 worst), at least the floor of a launch."""
+    """The share of the time left in one case (0 best, 1 middle, 2 worst), at least the floor of a launch."""
     floor: float = min(1.0, constants()["model"]["floor_ns"] / kernel.time_ns) if effect.has_floor else 0.0
     if effect.time is not None:
         return max(floor, effect.time[case])
@@ -97,13 +97,13 @@ def time_left(kernel: MeasuredKernel, effect: Effect, case: int) -> float:
 
 
 def next_limit(kernel: MeasuredKernel, effect: Effect) -> str:
-    """The resource that is busiest once the lever was pulled; "" where nothing is known."""
+    """The resource that is busiest after the lever was pulled; "" if none is known."""
     busy = resources_that_count(kernel)
     return max(busy, key=lambda name: busy[name] * _left(effect.work, name, 1), default="")
 
 
 def resources_that_count(kernel: MeasuredKernel) -> dict[str, float]:
-    """The resources without the wholes of which a part is as busy."""
+    """The utilisations of resources, without wholes that have a part as busy."""
     busy = dict(kernel.busy)
     for whole, parts in COMPOSED.items():
         if whole in busy and any(busy.get(part, -1.0) >= busy[whole] - AS_BUSY for part in parts):
@@ -112,7 +112,7 @@ def resources_that_count(kernel: MeasuredKernel) -> dict[str, float]:
 
 
 def _left(work: Mapping[str, Left], name: str, case: int) -> float:
-    """The work left of a resource; of a whole, what is left of the most relieved part, as its busiest is not known."""
+    """The share of a resource's work left; for a whole, that of its most relieved part, as its busiest is unknown."""
     if name in work:
         return work[name][case]
     if name in COMPOSED:
@@ -121,7 +121,7 @@ def _left(work: Mapping[str, Left], name: str, case: int) -> float:
 
 
 def effects_together(one: Effect, other: Effect) -> Effect:
-    """Two effects on one kernel: work and waiting that both leave."""
+    """Combine two independent effects: the work and waiting that remain after both."""
     names = {*one.work, *other.work}
     work = {name: one.work.get(name, ALL).times(other.work.get(name, ALL)) for name in names}
     time = None
@@ -131,7 +131,7 @@ def effects_together(one: Effect, other: Effect) -> Effect:
 
 
 def effects_overlapping(one: Effect, other: Effect) -> Effect:
-    """Two effects that remove the same work: of each resource, what the stronger one leaves."""
+    """Combine two effects that remove the same work: for each resource the stronger one counts."""
     names = {*one.work, *other.work}
     work = {name: _stronger(one.work.get(name, ALL), other.work.get(name, ALL)) for name in names}
     time = None

@@ -1,4 +1,4 @@
-"""How busy each resource is during kernels, and what warps wait for: by percentages, else by sums and clocks."""
+"""Utilisation of each resource and stalls of warps by kernel: from percentages, else from sums and clocks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 STALLED_SHARE = "smsp__warp_issue_stalled_{}_per_warp_active.pct"
 SAMPLED = "smsp__pcsamp_warps_issue_stalled_{}"
 ISSUED = "selected"
-"""Not a stall: the warp issues."""
+"""The state of a warp that issues, which is not a stall."""
 LEAST_STALLS = 2
-"""Of fewer reasons the shares of the others are not known either."""
+"""With fewer stall reasons collected, shares of stalls are unknown."""
 FEWEST_SMS = 1e-3
 TENSOR_COLUMNS = (
     *(f"tensor_flops_{one}" for one in TENSOR_FLOAT_PRECISIONS),
     *(f"tensor_ops_{one}" for one in TENSOR_INTEGER_PRECISIONS),
 )
-"""Columns of what tensor cores did, each with its peak in the column "peak_" and its name."""
+"""Columns of tensor-core work by type; the peak of each is in the column of its name after "peak_"."""
 OPERATIONS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 
 Sources = dict[str, tuple[str, ...]]
@@ -36,13 +36,13 @@ Sources = dict[str, tuple[str, ...]]
 
 @cache
 def resources() -> Mapping[str, Mapping[str, Any]]:
-    """Resource -> its title, counters, where it is, and how busy it can be (`resources.toml`)."""
+    """Resource -> its title, counters, place, and highest utilisation (`resources.toml`)."""
     return table_beside(__file__, "resources")
 
 
 @cache
 def metrics_of_resources() -> frozenset[str]:
-    """Every metric that shares of resources and stalls are taken from."""
+    """Every metric that utilisations and stalls are taken from."""
     counters = [one for spec in resources().values() for one in (*spec["elapsed"], spec.get("throughput"))]
     shares = (f"{one}.avg.{form}" for one in counters if one for form in (ELAPSED, ACTIVE))
     stalls = (pattern.format(_written(one, pattern)) for pattern in (STALLED, STALLED_SHARE, SAMPLED) for one in STALLS)
@@ -51,9 +51,9 @@ def metrics_of_resources() -> frozenset[str]:
 
 
 def busy_shares(means: KernelMeans, numbers: Mapping[str, Floats]) -> tuple[dict[str, Floats], Sources]:
-    """The share of the elapsed time that each resource is busy, on the SMs that have work; and the metrics behind it.
+    """Resource -> the share of elapsed time that it is busy, on SMs that have work; and the metrics behind it.
 
-    A grid of fewer blocks than SMs leaves some without work, and ends when the others do.
+    A grid of fewer blocks than SMs leaves some SMs without work, and still ends when the others do.
     """
     active = 1.0 - tables.or_zero(numbers["idle"])
     found: dict[str, Floats] = {}
@@ -75,7 +75,7 @@ def busy_shares(means: KernelMeans, numbers: Mapping[str, Floats]) -> tuple[dict
 
 
 def _busiest(means: KernelMeans, counters: Sequence[str], active: Floats | None) -> tuple[Floats, tuple[str, ...]]:
-    """The largest share among counters, of the elapsed time or of the `active` part of it, and the counter with it."""
+    """The largest of some counters in elapsed time (or the `active` part of it), and the counter that has it."""
     best, most = tables.unknown(means.count), -1.0
     source: tuple[str, ...] = ()
     for counter in counters:
@@ -92,9 +92,9 @@ def _busiest(means: KernelMeans, counters: Sequence[str], active: Floats | None)
 
 
 def _by_sums(means: KernelMeans, numbers: Mapping[str, Floats]) -> list[tuple[str, Floats, str]]:
-    """Shares that follow from sums and clocks, where no percentage was collected: work / (peak x time).
+    """Utilisations from sums and clocks where no percentage was collected: work / (peak x time).
 
-    Each with the metric that says most of it; the first one of a resource counts.
+    Each comes with its main metric; of several for one resource the first counts.
     """
     nothing = tables.unknown(means.count)
 
@@ -127,7 +127,7 @@ def _by_sums(means: KernelMeans, numbers: Mapping[str, Floats]) -> list[tuple[st
 
 
 def _tensor_busy(numbers: Mapping[str, Floats], seconds: Floats) -> Floats:
-    """The share of the time that tensor cores need at their peaks for what they did; NaN where that is not known."""
+    """The share of the time that tensor cores would need at peak for their work; NaN if unknown."""
     found = np.where(np.isnan(numbers["tensor_flops"]), np.nan, 0.0)
     for column in TENSOR_COLUMNS:
         done, peak = numbers[column], numbers[f"peak_{column}"]
@@ -136,7 +136,7 @@ def _tensor_busy(numbers: Mapping[str, Floats], seconds: Floats) -> Floats:
 
 
 def stall_shares(means: KernelMeans) -> tuple[dict[str, Floats], tuple[str, ...]]:
-    """The share of a warp's time by stall reason, by cycles per issue, shares or samples; and the metrics behind it."""
+    """The share of a warp's time by stall reason, from cycles per issue, shares or samples; and its metrics."""
     for pattern in (STALLED, STALLED_SHARE, SAMPLED):
         found = {one: means.of(pattern.format(_written(one, pattern))) for one in STALLS}
         found = {one: values for one, values in found.items() if not np.isnan(values).all()}
@@ -152,5 +152,5 @@ def stall_shares(means: KernelMeans) -> tuple[dict[str, Floats], tuple[str, ...]
 
 
 def _written(reason: str, pattern: str) -> str:
-    """How metrics of warp states write a reason: those of samples alone in the plural."""
+    """A stall reason as these metrics spell it: only metrics of samples have the plural "no_instructions"."""
     return reason if pattern == SAMPLED else reason.replace("no_instructions", "no_instruction")
