@@ -585,17 +585,17 @@ CSV_WORDS = (
 )  # fmt: skip
 JSON_WORDS = (
     '"traceEvents"', '"ph"', '"X"', '"C"', '"GPU 0 Counters"', '"cat"', '"kernel"', '"cpu_op"', '"cuda_runtime"', '"user_annotation"', '"args"',
-    '"correlation"', '"ts"', '"dur"', '"pid"', '"tid"', '"grid"', "ProfilerStep#", "NaN", "Infinity", "-1", "1e999",
+    '"correlation"', '"ts"', '"dur"', '"pid"', '"tid"', '"grid"', "ProfilerStep#", "NaN", "Infinity", "-1", "1e999", "1e200",
     "9223372036854775808", "null", "true", "[", "{", "]", "}", ",", ":", '"deviceProperties"', '"compute Major"',
 )  # fmt: skip
 ROCPROFV3_WORDS = (
     '"rocprofiler-sdk-tool"', '"buffer_records"', '"kernel_dispatch"', '"memory_copy"', '"hip_api"', '"marker_api"',
     '"start_timestamp"', '"end_timestamp"', '"correlation_id"', '"internal"', '"dispatch_info"', '"handle"', "null",
-    "9223372036854775808", "-1", "1e999", "NaN", "[", "{", "]", "}", ",", ":", '"agents"', '"kernel_symbols"',
+    "9223372036854775808", "-1", "1e999", "1e200", "NaN", "[", "{", "]", "}", ",", ":", '"agents"', '"kernel_symbols"',
 )  # fmt: skip
 OPERATOR_WORDS = (
     '{"ncu_bench_operators": 1', '"operator"', '"phase"', '"module"', '"iteration"', '"flops"', '"read"', '"ns"',
-    '"estimate"', '"device_name"', "null", "true", "1e999", "-1", "NaN", "[]", "{}", '"integer_operations"',
+    '"estimate"', '"device_name"', "null", "true", "1e999", "1e200", "-1", "NaN", "[]", "{}", '"integer_operations"',
     "9223372036854775808",
 )  # fmt: skip
 SOURCE_WORDS = (
@@ -610,14 +610,14 @@ TOML_WORDS = (
 )  # fmt: skip
 POINT_WORDS = (
     '"machine_info"', '"benchmarks"', '"stats"', '"mean"', '"rounds"', '"nvbench"', '"devices"', '"states"', '"summaries"',
-    '"tag"', '"value"', "nv/cold/time/gpu/mean", '"is_skipped"', "1e999", "NaN", "-1", "null", "[]", "{}", "true",
+    '"tag"', '"value"', "nv/cold/time/gpu/mean", '"is_skipped"', "1e999", "1e200", "NaN", "-1", "null", "[]", "{}", "true",
 )  # fmt: skip
 FORMULA_WORDS = (
     '["mylib::op"]', "arguments = ", "flops = ", "bytes = ", "contraction = true", "prod(x)", "bytes(x)", "len(x)", "x[0]",
     "x[-9]", "min(", "max(", " // ", " / ", "**", "1e308", "0", "lambda", "__import__", "9" * 400,
 )  # fmt: skip
 MANIFEST_WORDS = (
-    '"tool_runs"', '"schema_version"', '"notes"', '"partial"', "null", "[]", "{}", "1e999", '"command"', "true", "NaN",
+    '"tool_runs"', '"schema_version"', '"notes"', '"partial"', "null", "[]", "{}", "1e999", "1e200", '"command"', "true", "NaN",
 )  # fmt: skip
 
 WARP_WORDS = (
