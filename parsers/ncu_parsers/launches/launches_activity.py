@@ -27,7 +27,7 @@ from ncu_parsers.timelines.activity.activity import (
     empty,
 )
 from ncu_parsers.timelines.kineto.kineto import COPY_WORDS
-from ncu_parsers.timelines.nsys.nsys_activity import DIRECTION_OF, RECORDED_WITH
+from ncu_parsers.timelines.nsys.nsys_activity import COPY_KINDS, DIRECTION_OF, RECORDED_WITH
 
 NEEDED = (
     "source", "process_id", "device_id", "device_name", "context", "stream", "kernel_name", "iteration", "duration_ns",
@@ -35,10 +35,7 @@ NEEDED = (
 )  # fmt: skip
 """Columns that are read if the table has them."""
 
-NSYS_WORDS = {
-    "Host-to-Device": 1, "Device-to-Host": 2, "Host-to-Array": 3, "Array-to-Host": 4, "Array-to-Array": 5,
-    "Array-to-Device": 6, "Device-to-Array": 7, "Device-to-Device": 8, "Host-to-Host": 9, "Peer-to-Peer": 10,
-}  # fmt: skip
+NSYS_WORDS = {word: number for number, word in enumerate(COPY_KINDS[:11]) if number}
 """nsys's words in the names of copies -> CUPTI's number."""
 
 

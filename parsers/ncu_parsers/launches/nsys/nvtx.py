@@ -30,6 +30,7 @@ from ncu_parsers.timelines.nsys.nsys_ranges import (
     PUSH_POP,
     RANGES,
     START_END,
+    ended,
     event_types,
     process_of,
 )
@@ -42,7 +43,7 @@ SAMPLES, ROWS_OF_A_SAMPLE = 64, 64
 SIZES = ", sizes = ["
 """Part of a range's name around an operator whose sizes were recorded."""
 
-FOREVER = np.iinfo(np.int64).max
+FOREVER = int(np.iinfo(np.int64).max)
 
 NUMBER_OF_A_CALL = ", (seq|op_id) = [0-9]+"
 """Parts of range names that differ between calls of the same operator."""
@@ -103,7 +104,9 @@ class NvtxRanges:
             return (FOREVER, MISSING), self._some(block, event[ROWID], started)
         starts = event["start"][started]
         least, greatest = int(starts.min()), int(starts.max())
-        return (least, greatest), self._some(block, event[ROWID], started[_ends(event)[started] > greatest])
+        return (least, greatest), self._some(
+            block, event[ROWID], started[ended(event["end"], FOREVER)[started] > greatest]
+        )
 
     def _is_range(self, event: dict[str, Integers]) -> npt.NDArray[np.bool_]:
         kind = event["eventType"]
@@ -157,7 +160,7 @@ class NvtxRanges:
     ) -> npt.NDArray[np.intp]:
         """The rows of ranges around any of the sorted times of their thread, or of their process."""
         of_process = event["eventType"] == self._kinds[START_END]
-        end = _ends(event)
+        end = ended(event["end"], FOREVER)
         is_open = np.zeros(len(of_process), bool)
         for which, owner, moments in (
             (~of_process, event["globalTid"], of_threads),
@@ -178,7 +181,9 @@ class NvtxRanges:
         label, labels = self._labels_of(codes[chosen], names, process, columns["domainId"])
         thread = np.where(of_process, MISSING, columns["globalTid"])
         known = {"label": label, "labels": labels, "process": process, "thread": thread}
-        return columns_of(HostRanges, {**known, "start": columns["start"], "end": _ends(columns)}).by_start()
+        return columns_of(
+            HostRanges, {**known, "start": columns["start"], "end": ended(columns["end"], FOREVER)}
+        ).by_start()
 
     def _labels_of(
         self, codes: Codes, names: list[str], process: Integers, domain: Integers
@@ -254,7 +259,3 @@ def _joined(parts: list[_Events]) -> _Events:
         return _Events(dict.fromkeys((*FIELDS, "row"), np.empty(0, np.int64)), pa.nulls(0, pa.binary()))
     columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in (*FIELDS, "row")}
     return _Events(columns, pa.concat_arrays([part.texts for part in parts]))
-
-
-def _ends(event: dict[str, Integers]) -> Integers:
-    return np.where((event["end"] == MISSING) | (event["end"] == 0), FOREVER, event["end"])  # old schemas: 0 for null

@@ -24,10 +24,9 @@ from ncu_parsers.timelines.activity.activity import (
 )
 from ncu_parsers.timelines.activity.operation_times import ImpossibleEnd, Overlaps, cut, impossible_ends_of, named
 from ncu_parsers.timelines.nsys.database import Database, RowBlock
-from ncu_parsers.timelines.nsys.nsys_activity import ACTIVITIES
+from ncu_parsers.timelines.nsys.nsys_activity import ACTIVITIES, COPY_KINDS, KERNEL_NAMES, UNNAMED, kernel_names
 from ncu_parsers.timelines.nsys.nsys_ranges import process_of
 
-NAMES = ("demangledName", "mangledName", "shortName")
 OF_TIMES = {
     "start": "start", "end": "end", "device": "deviceId", "context": "contextId", "stream": "streamId",
     "correlation": "correlationId", "process": "globalPid", "graph_node": "graphNodeId",
@@ -38,16 +37,7 @@ TITLES = {
     "block_x": "blockX", "block_y": "blockY", "block_z": "blockZ",
 }  # fmt: skip
 """Column of `TracedOperations` -> nsys's name of it."""
-FIELDS = (*TITLES.values(), "graphId", "copyKind", *NAMES)
-
-COPY_KINDS = (
-    "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
-    "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer", "Unified Host-to-Device",
-    "Unified Device-to-Host", "Unified Device-to-Device",
-)  # fmt: skip
-"""nsys's word for each CUPTI copyKind, for files without a table of names."""
-
-UNNAMED = "(kernel without a name)"
+FIELDS = (*TITLES.values(), "graphId", "copyKind", *KERNEL_NAMES)
 
 
 @dataclass(frozen=True)
@@ -134,10 +124,7 @@ class OperationReader:
 
     def _name_codes(self, columns: dict[str, Integers]) -> Codes:
         """Index of each operation's name into all names, spelled as by `nsys stats`."""
-        number = columns[NAMES[0]]
-        for other in NAMES[1:]:
-            number = np.where(number == MISSING, columns[other], number)
-        own = {MEMCPY: columns["copyKind"], GRAPH: columns["graphId"]}
+        number, own = kernel_names(columns), {MEMCPY: columns["copyKind"], GRAPH: columns["graphId"]}
         code = np.empty(len(number), np.int64)
         for kind in ACTIVITIES:
             mine = np.flatnonzero(columns["kind"] == kind)

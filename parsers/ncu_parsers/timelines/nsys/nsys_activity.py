@@ -56,8 +56,10 @@ ACTIVITIES = {
     GRAPH: "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
 }
 COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId")
+KERNEL_NAMES = ("demangledName", "mangledName", "shortName")
+UNNAMED = "(kernel without a name)"
 OWN = {
-    KERNEL: ("demangledName", "shortName", "mangledName"),
+    KERNEL: KERNEL_NAMES,
     MEMCPY: ("bytes", "copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId"),
     MEMSET: ("bytes",),
     GRAPH: ("graphId",),
@@ -71,6 +73,12 @@ STREAM_WAIT, NO_EVENT = 2, 0xFFFFFFFF
 cudaStreamSynchronize too, then without an event."""
 OVERHEADS, OWN_OVERHEADS = "CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"
 
+COPY_KINDS = (
+    "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
+    "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer", "Unified Host-to-Device",
+    "Unified Device-to-Host", "Unified Device-to-Device",
+)  # fmt: skip
+"""nsys's word for each CUPTI copyKind, for files without a table of names."""
 DIRECTION_OF = {
     1: activity.HOST_TO_DEVICE, 2: activity.DEVICE_TO_HOST, 3: activity.HOST_TO_DEVICE, 4: activity.DEVICE_TO_HOST,
     5: activity.DEVICE_TO_DEVICE, 6: activity.DEVICE_TO_DEVICE, 7: activity.DEVICE_TO_DEVICE,
@@ -288,10 +296,7 @@ def _launched_within(database: Database, window: Window) -> str:
 
 def _operation_names(kind: int, columns: dict[str, Integers], strings: dict[int, str], names: Numbered) -> Codes:
     if kind == KERNEL:
-        text = columns["demangledName"]
-        for other in ("shortName", "mangledName"):
-            text = np.where(text == MISSING, columns[other], text)
-        return _numbered(text, strings, names, "(kernel without a name)")
+        return _numbered(kernel_names(columns), strings, names, UNNAMED)
     if kind == MEMCPY:
         words = {number: f"[CUDA memcpy {activity.DIRECTIONS[code]}]" for number, code in DIRECTION_OF.items()}
         return _numbered(columns["copyKind"], words, names, "[CUDA memcpy]")
@@ -299,6 +304,14 @@ def _operation_names(kind: int, columns: dict[str, Integers], strings: dict[int,
         return _numbered(np.zeros(len(columns["start"]), np.int64), {}, names, "[CUDA memset]")
     graphs = {number: f"[CUDA graph {number}]" for number in np.unique(columns["graphId"]).tolist() if number >= 0}
     return _numbered(columns["graphId"], graphs, names, "[CUDA graph]")
+
+
+def kernel_names(columns: dict[str, Integers]) -> Integers:
+    """The number of each kernel's first known name in the table of strings."""
+    found = columns[KERNEL_NAMES[0]]
+    for other in KERNEL_NAMES[1:]:
+        found = np.where(found == MISSING, columns[other], found)
+    return found
 
 
 def _numbered(values: Integers, words: dict[int, str], names: Numbered, unknown: str) -> Codes:

@@ -89,9 +89,13 @@ def _nvtx(
         RANGES, "start", "end", "globalTid", "textId", text="text", condition=condition
     ):
         label = _labels_of(texts, columns["textId"], strings, labels, whole_names=whole_names)
-        open_ended = (columns["end"] == MISSING) | (columns["end"] == 0)  # old schemas write 0 for null
-        end = np.where(open_ended, np.maximum(last, columns["start"]), columns["end"])
+        end = ended(columns["end"], np.maximum(last, columns["start"]))
         yield {**columns, "end": end, "label": label}
+
+
+def ended(end: Integers, last: Integers | int) -> Integers:
+    """The ends of ranges, and `last` for those that never ended; old schemas write 0 for null."""
+    return np.where((end == MISSING) | (end == 0), last, end)
 
 
 def _os_calls(
