@@ -427,6 +427,7 @@ def _often_changed(history: History, changes: list[HistoryChange]) -> list[str]:
 
     from ncu_tools.history.change_points import OFTEN
     from ncu_tools.history.quantities import quantities
+    from ncu_tools.kernels.names.readable_names import readable_name
 
     known = quantities()
     moves = Counter(
@@ -434,7 +435,8 @@ def _often_changed(history: History, changes: list[HistoryChange]) -> list[str]:
         for one in changes
         if known[one.quantity].exact and not known[one.quantity].is_of_a_launch
     )
-    often = sorted({history.names[at] for (at, _), count in moves.items() if count > OFTEN * (len(history.runs) - 1)})
+    most = OFTEN * (len(history.runs) - 1)
+    often = sorted({readable_name(history.names[at]) for (at, _), count in moves.items() if count > most})
     if not often or len(history.runs) <= LEAST_RUNS:
         return []
     names = ", ".join(often[:3]) + (" and others" if len(often) > 3 else "")

@@ -14,6 +14,7 @@ from ncu_tools.history.causes import HistoryChange
 from ncu_tools.history.change_points import spread_of
 from ncu_tools.history.quantities import CODE, CYCLES, MACHINE, METHOD, NOISE, TIME, UNKNOWN, quantities
 from ncu_tools.history.series import History
+from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import FORMATS
 from ncu_tools.report.pictures import drawing, picture_bytes
@@ -30,6 +31,8 @@ LETTERS_OF_TITLE, TICKS_PER_INCH = 12, 1.75
 """Letters of the title, and names of runs on the axis, per inch."""
 LETTER, ROW = 4.4, 10.0
 """Largest width of a letter in the label of a change, and height of a row of labels, in points."""
+BELOW_ZERO = 0.03
+"""Part of a panel's height that lies below zero at most: no quantity is negative."""
 SPREADS = 2.0
 """Half-width of a band in spreads: about 95 of 100 runs of a level lie inside."""
 COLOURS = {
@@ -93,6 +96,8 @@ def _draw(
     panel.grid(True, which="major", color=LIGHT.grid, linewidth=0.7)
     panel.set_axisbelow(True)
     panel.margins(y=0.25)
+    low, high = panel.get_ylim()
+    panel.set_ylim(bottom=max(low, -BELOW_ZERO * high))
     whole = known.kind == "count"
     if whole:
         from matplotlib.ticker import MaxNLocator
@@ -144,6 +149,7 @@ def _ticks(panel: Axes, history: History, most: int) -> None:
     every = max(1, -(-len(history.runs) // most))
     places = list(range(0, len(history.runs), every))
     commits = [(history.facts[place].commit or "")[:SHORT_COMMIT] for place in places]
-    texts = [commit or history.runs[place][-LONGEST_NAME:] for commit, place in zip(commits, places, strict=True)]
+    names = fitted_names([history.runs[place] for place in places], LONGEST_NAME)
+    texts = [commit or names[history.runs[place]] for commit, place in zip(commits, places, strict=True)]
     panel.set_xticks(places, [printable(text) for text in texts], rotation=30, ha="right", parse_math=False)
     panel.set_xlim(-0.7, len(history.runs) - 0.3)

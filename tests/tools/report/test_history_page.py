@@ -73,6 +73,15 @@ def test_labels_of_changes_that_are_close_stand_in_rows_and_within_the_picture()
         assert right <= left2 or right2 <= left or low <= high2 or low2 <= high
 
 
+def test_runs_keep_distinct_names_under_a_picture_and_no_axis_reaches_below_zero() -> None:
+    found = history(*(counted("gemm", us) for us in (1, 1, 100, 100)))
+    found.runs[:] = [f"{start}__profiles_profile.ncu-rep.gz" for start in ("44db4a", "76d29a", "b221cb", "dbf9ee")]
+    labels = re.findall(r"<!-- (.*?) -->", draw_history(found, 0, changes_of(found), "svg").decode())
+    assert len({label for label in labels if label.endswith("rep.gz")}) == 4
+    assert "0 ns" in labels
+    assert [label for label in labels if re.match(r"[-\u2212]", label)] == []
+
+
 def test_a_file_of_another_kind_and_a_kernel_that_is_not_there_are_told(runs: Path, tmp_path: Path) -> None:
     assert ran("history", str(runs), "-o", str(tmp_path / "x.doc")).exit_code == 2
     nothing = ran("history", str(runs), "--kernel", "none", "-o", str(tmp_path / "x.svg"))
