@@ -31,7 +31,7 @@ from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.source.inside_of_run import Inside, may_hold_instructions
 from ncu_tools.kernels.source.source_text import SourceText
-from ncu_tools.kernels.view.kernel_view import is_viewed
+from ncu_tools.kernels.view.kernel_view import has_counters, is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.model.layers.layers import layers
 from ncu_tools.numbers.number_format import more_kernels, percent, plural, scaled, shortened
@@ -121,7 +121,8 @@ def content(
     `machine` gives ceilings that the runs lack; `group` is the grouping of kernels
     (`ncu_tools.kernels.kernel_row.GROUPS`).
     """
-    look = Look(group=group, levels=LEVELS, follow=len(runs) > 1)
+    levels = LEVELS if any(has_counters(run.table) for run in runs) else (DRAM,)  # only ncu counts bytes of the others
+    look = Look(group=group, levels=levels, follow=len(runs) > 1)
     result = roofline({run.name: run.table for run in runs}, machine, look=look)
     labels = _labels([run.name for run in runs])
     points = {run.name: [point for point in result.points if point.run == run.name] for run in runs}

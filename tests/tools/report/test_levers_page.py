@@ -92,6 +92,12 @@ def test_the_first_sentence_says_where_savings_are_bounds_only(browser: Browser,
         opened.close()
 
 
+def test_a_page_of_a_recording_asks_ncu_for_no_bytes_of_caches(tmp_path: Path) -> None:
+    done = ran("report", trace(tmp_path), "-o", str(tmp_path / "page.html"), "--notes")
+    assert "the report is" in done.stderr
+    assert "ask ncu" not in done.stderr.lower()
+
+
 def test_a_typed_factor_gives_an_interval_that_holds_its_replay(browser: Browser, page: str) -> None:
     opened = Opened(browser, page)
     box = opened.page.locator(".what-ifs")
