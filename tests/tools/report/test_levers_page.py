@@ -23,6 +23,7 @@ from ncu_tools.timeline.timeline import timeline
 from tests.support.activities import Call, Operation, Range, recording
 from tests.support.browser import Opened
 from tests.support.ran import ran
+from tests.support.timelines import database, kernel
 
 pytestmark = pytest.mark.slow
 
@@ -93,7 +94,8 @@ def test_the_first_sentence_says_where_savings_are_bounds_only(browser: Browser,
 
 
 def test_a_page_of_a_recording_asks_ncu_for_no_bytes_of_caches(tmp_path: Path) -> None:
-    done = ran("report", trace(tmp_path), "-o", str(tmp_path / "page.html"), "--notes")
+    recording_of_nsys = database(tmp_path / "r.sqlite", {"CUPTI_ACTIVITY_KIND_KERNEL": [kernel(0, 1), kernel(9, 2)]})
+    done = ran("report", str(recording_of_nsys), "-o", str(tmp_path / "page.html"), "--notes")
     assert "the report is" in done.stderr
     assert "ask ncu" not in done.stderr.lower()
 
