@@ -198,11 +198,11 @@ def paired(
         if not same and len({each.kernel.name for each in old}) == len({each.kernel.name for each in new}) == 1:
             same = list(new)
         if same:
-            found.append(change_of(one, min(same, key=lambda other: _apart(one, other))))
+            found.append(change_of(one, min(same, key=lambda other: _distance_of_launches(one, other))))
     return found
 
 
-def _apart(one: KernelAdvice, other: KernelAdvice) -> tuple[float, float]:
+def _distance_of_launches(one: KernelAdvice, other: KernelAdvice) -> tuple[float, float]:
     """How different the launches of two kernels are: by number of threads, then by time."""
 
     def distance(first: float, second: float) -> float:

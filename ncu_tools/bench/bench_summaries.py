@@ -60,7 +60,7 @@ class Summary:
     @property
     def sentence(self) -> str:
         """The summary as in "resnet50: FP16 is 2.14 x [2.10 - 2.18] faster and takes 18.5 % less memory than FP32"."""
-        beside = "; ".join(_beside(self))
+        beside = "; ".join(_remarks(self))
         if self.time_ratio is None:
             return f"{self.target}: {self.new} cannot be compared with {self.base}: {beside or 'no common point'}"
         text = (_phases_text if self.across == (PHASE,) else _speed_text)(self, self.time_ratio)
@@ -153,7 +153,7 @@ def _memory_text(ratio: float) -> str:
     return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio > 1 else 'less'}"
 
 
-def _beside(summary: Summary) -> list[str]:
+def _remarks(summary: Summary) -> list[str]:
     found = []
     if summary.points > 1 and summary.least and summary.most:
         as_speed = summary.across != (PHASE,) and (summary.time_ratio or 0.0) <= 1

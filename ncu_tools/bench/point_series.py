@@ -169,10 +169,12 @@ def point_series(paths: Sequence[str], x: str, ys: Sequence[str], by: Sequence[s
     rows = [_cells(points, row, across, up, separating) for row in points.rows]
     rows.sort(key=lambda row: [_rank(row[name]) for name in (*separating, across.name)])
     taken = {*names, *separating}
-    return PointSeries(across, up, separating, rows, _notes(points, across, up, separating), _alike(points, taken))
+    return PointSeries(
+        across, up, separating, rows, _notes(points, across, up, separating), _shared_settings(points, taken)
+    )
 
 
-def _alike(points: SeriesPoints, taken: Iterable[str]) -> list[str]:
+def _shared_settings(points: SeriesPoints, taken: Iterable[str]) -> list[str]:
     titles = {"target": "", "batch_size": "batch ", "phase": "", "dtype": "", "device_name": ""}
     values = {name: {row.get(name) for row in points.rows if row["outcome"] == OK} for name in titles}
     return [

@@ -166,10 +166,10 @@ def matched(
     """
     pairs, left, right = list[tuple[FoundKernel | None, FoundKernel | None]](), list(base), list(new)
     for name in (str, _full_name):
-        for rule in (_of_code, _in_file, _named):
+        for rule in (_by_code, _by_file, _by_name):
             pairs += _take_pairs(left, right, partial(rule, name))
     for name in (_without_parameters, code_path):
-        pairs += _take_pairs(left, right, partial(_named, name), only_single=True)
+        pairs += _take_pairs(left, right, partial(_by_name, name), only_single=True)
     place = {id(one): number for number, one in enumerate(base)}
     pairs.sort(key=lambda pair: place[id(pair[0])])
     known = {id(one): (one, other) for one, other in pairs}
@@ -209,15 +209,15 @@ def _without_parameters(mangled: str) -> str:
     return drop_parameters(_full_name(mangled))
 
 
-def _of_code(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
-    return _named(name, kernel), kernel.resources.code_digest or object()
+def _by_code(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
+    return _by_name(name, kernel), kernel.resources.code_digest or object()
 
 
-def _in_file(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
-    return _named(name, kernel), kernel.path.rpartition("/")[2]
+def _by_file(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
+    return _by_name(name, kernel), kernel.path.rpartition("/")[2]
 
 
-def _named(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
+def _by_name(name: Callable[[str], str], kernel: FoundKernel) -> Hashable:
     return name(kernel.resources.name), kernel.resources.architecture
 
 

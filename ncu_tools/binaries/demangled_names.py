@@ -207,9 +207,9 @@ class _Reader:
         elif self.take("Ut"):
             name = f"{{unnamed type#{self.ordinal()}}}"
         elif self.take("C1", "C2", "C3"):
-            name = _last(path)
+            name = _last_name(path)
         elif self.take("D0", "D1", "D2"):
-            name = f"~{_last(path)}"
+            name = f"~{_last_name(path)}"
         elif self.take("cv"):
             name = f"operator {self.type()}"
         elif symbol := self.take(*_OPERATORS):
@@ -403,7 +403,7 @@ def _pointer(one: _Type, mark: str) -> _Type:
     return _Type(one.left + mark, one.right)
 
 
-def _last(path: str) -> str:
+def _last_name(path: str) -> str:
     """The last name of a path without template arguments, which is how constructors and destructors are called."""
     depth = 0
     for place in range(len(path) - 1, 0, -1):

@@ -105,7 +105,7 @@ def _between(ours: Launches, theirs: Launches, by_iteration: bool) -> OtherWork:
     differ = [name for name in both if not math.isclose(before[name], after[name])]
     grids = [
         name for name in both
-        if name not in differ and not _alike(*(_shapes_of(launches, name) for launches in (ours, theirs)))
+        if name not in differ and not _is_same_work(*(_shapes_of(launches, name) for launches in (ours, theirs)))
     ]  # fmt: skip
     each = " an iteration" if by_iteration else ""
     gone, fresh = [name for name in before if name not in after], [name for name in after if name not in before]
@@ -131,5 +131,5 @@ def _shapes_of(launches: Launches, kernel: str) -> dict[Hashable, float]:
     return {shape: count for (name, shape), count in launches.items() if name == kernel}
 
 
-def _alike(ours: dict[Hashable, float], theirs: dict[Hashable, float]) -> bool:
+def _is_same_work(ours: dict[Hashable, float], theirs: dict[Hashable, float]) -> bool:
     return ours.keys() == theirs.keys() and all(math.isclose(ours[key], theirs[key]) for key in ours)

@@ -135,7 +135,7 @@ class Mix:
             )
             for basis in (WITHIN_SIGNATURES, *others):
                 base, new = (
-                    _around(float(mean[number]), side[basis], number) for mean, side in zip(means, sides, strict=True)
+                    _estimate(float(mean[number]), side[basis], number) for mean, side in zip(means, sides, strict=True)
                 )
                 interval = ratio_interval(base, new, confidence)
                 if np.isfinite([base[1], new[1]]).all() and (interval or basis == WITHIN_SIGNATURES):
@@ -173,7 +173,7 @@ class Mix:
         return found
 
 
-def _around(mean: float, scatter: Totals, number: int) -> Estimate:
+def _estimate(mean: float, scatter: Totals, number: int) -> Estimate:
     """A mean with the relative variance of a sum."""
     total, variance = float(scatter.total[number]), float(scatter.variance[number])
     return mean, variance / total**2 * mean**2 if total else np.nan, float(scatter.freedom[number])

@@ -245,7 +245,7 @@ class _Judge:
 
 def _phrase(quantity: str, before: float, after: float) -> str:
     known = quantities()[quantity]
-    levels = " -> ".join(FORMATS[known.kind](_whole(_rounded(value))) for value in (before, after))
+    levels = " -> ".join(FORMATS[known.kind](_short_number(_rounded(value))) for value in (before, after))
     return f"{known.title} {levels} ({signed(after / before - 1) if before else 'from nothing'})"
 
 
@@ -254,5 +254,5 @@ def _rounded(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def _whole(value: float) -> float:
+def _short_number(value: float) -> float:
     return int(value) if value == int(value) or value >= MANY_DIGITS else round(value, 3)

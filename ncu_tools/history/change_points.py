@@ -339,7 +339,7 @@ def _placed(series: int, logs: Floats, alarms: Sequence[int], floor: float, limi
         for number in range(1, len(bounds) - 1):
             bounds[number] = _split(logs, bounds[number - 1], bounds[number + 1], bounds[number])
         parts = [logs[low:high] for low, high in pairwise(bounds)]
-        apart = [_apart(*pair, floor) for pair in pairwise(parts)]
+        apart = [_standard_errors_apart(*pair, floor) for pair in pairwise(parts)]
         if min(apart) > limit:
             break
         del alarms[apart.index(min(apart))]  # two alarms for one change
@@ -364,7 +364,7 @@ def _placed(series: int, logs: Floats, alarms: Sequence[int], floor: float, limi
     return shifts
 
 
-def _apart(before: Floats, after: Floats, floor: float) -> float:
+def _standard_errors_apart(before: Floats, after: Floats, floor: float) -> float:
     """The difference of two parts' levels in standard errors, from the spread of the longer part."""
     sizes = [int((~np.isnan(part)).sum()) for part in (before, after)]
     if not min(sizes):

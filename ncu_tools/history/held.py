@@ -60,7 +60,7 @@ def held(history: History, measure: str, window: int, *, drift: bool = False) ->
     if measure in NOT_SUMMED:
         each = f"{_title(measure)} have no sum over {plural(noun)}: gate any:{measure} or {noun}:NAME:{measure}"
         return Subjects(noun, every, Subject(("the run",), {measure: Change(measure, 0.0, 0.0, unlike=each)}))
-    return Subjects(noun, every, _whole(history, measure, values, sides, clock))
+    return Subjects(noun, every, _subject_of_run(history, measure, values, sides, clock))
 
 
 def _title(measure: str) -> str:
@@ -110,7 +110,7 @@ def _subject(
 
 def _change(measure: str, values: Floats, sides: _Sides, clock: float, of_many: float) -> Change:
     """The change of the median, with its confidence interval from the spread of the base runs."""
-    base, newest = (_known(values[side]) for side in (sides.base, sides.newest))
+    base, newest = (_without_nan(values[side]) for side in (sides.base, sides.newest))
     before, after = (float(np.median(side)) if len(side) else None for side in (base, newest))
     compares = f"of {counted(len(base), 'run', 'runs')}"
     if measure in EXACT or len(base) < FEWEST_FOR_NOISE or not before or not after:
@@ -125,14 +125,14 @@ def _change(measure: str, values: Floats, sides: _Sides, clock: float, of_many: 
     )  # fmt: skip
 
 
-def _known(values: Floats) -> Floats:
+def _without_nan(values: Floats) -> Floats:
     return np.asarray(values[~np.isnan(values)])
 
 
 # ---------------------------------------------------------------------------------------------------------- the whole
 
 
-def _whole(history: History, measure: str, values: Floats, sides: _Sides, clock: float) -> Subject:
+def _subject_of_run(history: History, measure: str, values: Floats, sides: _Sides, clock: float) -> Subject:
     """The run: the sum over its series, compared with runs that did the same work; refused if none did."""
     launches = history.values(LAUNCHES)
     weights = np.ones_like(launches) if measure == LAUNCHES or history.noun != "kernel" else launches

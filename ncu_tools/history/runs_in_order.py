@@ -82,7 +82,7 @@ def ordered_runs(paths: Sequence[str], commits: Sequence[str] = (), engine: Engi
         raise first_error
     logs = [Path(path) for path in paths if is_log(Path(path))]
     if len(logs) < len(paths):
-        result.runs.sort(key=_when)
+        result.runs.sort(key=_sort_key)
         result.notes = _notes_on_order(result.runs)
     result.notes += [*_notes_on_losses(result.left_out), *(note for log in logs for note in _notes_of_log(log))]
     return result
@@ -249,7 +249,7 @@ def _commits_named(commits: Iterable[str], found: Sequence[FoundRun]) -> dict[st
     return result
 
 
-def _when(run: RunSummary) -> tuple[float, float, tuple[tuple[int, int, str], ...]]:
+def _sort_key(run: RunSummary) -> tuple[float, float, tuple[tuple[int, int, str], ...]]:
     """Sort key of a run: the date of its commit, else its own; runs without a date come first, by name."""
     dates = [_seconds(run.facts.committed), _seconds(run.facts.started)]
     known = [date for date in dates if date is not None] or [UNDATED]
@@ -266,7 +266,7 @@ def _seconds(date: str | None) -> float | None:
 
 def _notes_on_order(runs: Sequence[RunSummary]) -> list[str]:
     by_file = [run for run in runs if run.facts.dated_by == BY_FILE and _seconds(run.facts.committed) is None]
-    undated = [run for run in runs if _when(run)[0] == UNDATED]
+    undated = [run for run in runs if _sort_key(run)[0] == UNDATED]
     notes = []
     if by_file:
         which = "all runs are" if len(by_file) == len(runs) else f"{counted(len(by_file), 'run is', 'runs are')}"

@@ -39,7 +39,7 @@ def counted(table: pa.Table, metrics: Sequence[str], iterations: int = 1) -> Row
         return {"profiled_by": source, "profiled_why_not": f"{failed} of {len(table)} launches failed"}
     ceilings = ceilings_of(table)
     total = run_total(hotspots(table, ceilings).rows)
-    named = _named(table, metrics)
+    named = _requested_columns(table, metrics)
     of_hardware = source != OPERATORS
     values = {name: _over_launches(table, name, iterations) for name in named}
     moved = _each(total.dram_bytes, iterations)
@@ -70,7 +70,7 @@ def _dram_fraction(table: pa.Table, peaks: Floats | None) -> float | None:
     return moved / able if np.isfinite(able) and np.isfinite(moved) and able > 0 else None
 
 
-def _named(table: pa.Table, metrics: Sequence[str]) -> list[str]:
+def _requested_columns(table: pa.Table, metrics: Sequence[str]) -> list[str]:
     """The columns of counters requested by groups beyond `SUMMED`, by name or by pattern."""
     usual = set(select(SUMMED, None).names)
     others = [entry for entry in metrics if entry not in SUMMED]

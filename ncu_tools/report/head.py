@@ -62,7 +62,7 @@ class Head:
 
     def line(self, width: int | None = None) -> str:
         """The line, cut to a width: a long name in its middle, then the last facts are dropped."""
-        name, facts = printable(self.title) or _named(list(map(short_run, self.runs)), "runs"), self._facts()
+        name, facts = printable(self.title) or _names_or_number(list(map(short_run, self.runs)), "runs"), self._facts()
         if width is not None:
             name = cut_in_the_middle(name, max(width - text_width(": " + ", ".join(facts)), SHORTEST_NAME))
             while facts and text_width(_joined(name, facts)) > width:
@@ -90,7 +90,7 @@ class Head:
     def _facts(self) -> list[str]:
         title = "" if self.time_title == TIME else f" {self.time_title}"
         return [
-            *([_named(list(self.devices), "devices")] if self.devices else []),
+            *([_names_or_number(list(self.devices), "devices")] if self.devices else []),
             *([counted(self.launches, "launch", "launches")] if self.launches is not None else []),
             *([f"{duration(self.time_ns)}{title}"] if self.time_ns is not None else []),
             *self.settings,
@@ -190,7 +190,7 @@ def _time(table: pa.Table) -> float | None:
     return float(times.sum()) if times.size and not np.isnan(times).any() else None
 
 
-def _named(names: Sequence[str], several: str) -> str:
+def _names_or_number(names: Sequence[str], several: str) -> str:
     distinct = list(dict.fromkeys(names))
     return ", ".join(map(printable, distinct)) if len(distinct) <= MOST_NAMED else f"{len(distinct)} {several}"
 

@@ -212,7 +212,7 @@ def _points(
             run, names[place] or "?", round(launches[place]), float(times[place]) if has_time[place] else None,
             float(times[place] / whole) if has_time[place] and whole else None,
             float(instructions[place]) if has_count[place] else None,
-            _known(per_second[place]), _known(of_issue[place]),
+            _finite(per_second[place]), _finite(of_issue[place]),
             {level: float(one[place]) for level, one in intensity.items() if 0 < one[place] < np.inf},
         )
         for place in np.flatnonzero(launches > 0).tolist()
@@ -224,7 +224,7 @@ def _points(
     return points, [note] if derived else []
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 

@@ -398,7 +398,7 @@ def on_undrawn(undrawn: Sequence[Hotspot], every: Sequence[Hotspot], view: str) 
     unknown = [spot for spot in spots if spot.flops != 0]
     reasons = [("no FLOPs", empty), ("FLOPs, bytes or time unknown", unknown)]
     both = whole if empty and unknown else 0.0
-    words = [f"{reason}{_share(found, both)}{_named(found, spots)}" for reason, found in reasons if found]
+    words = [f"{reason}{_share(found, both)}{_named_points(found, spots)}" for reason, found in reasons if found]
     share = _share(spots, whole, " of the time")
     have = "has" if len(spots) == 1 else "have"
     return f"{len(spots)} of {len(every)} {view} {have} no place on the plot{share}; {'; '.join(words)}"
@@ -413,7 +413,7 @@ def _is_short(name: str) -> bool:
     return name in CATEGORIES or AN_OPERATOR.fullmatch(name) is not None
 
 
-def _named(spots: Sequence[Hotspot], every: Sequence[Hotspot]) -> str:
+def _named_points(spots: Sequence[Hotspot], every: Sequence[Hotspot]) -> str:
     """The first names of some of the points without a place, or else how many they are, if others lack it too."""
     names = list(dict.fromkeys(spot.kernel for spot in spots if _is_short(spot.kernel)))[:MOST_NAMED]
     if not names:

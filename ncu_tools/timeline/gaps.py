@@ -261,7 +261,7 @@ def gaps_of(
     `lost` are the times of launches without a record, in order: what they launched may have run in the next gap.
     """
     idle = window - busy
-    preceding, following = _around(operations, idle)
+    preceding, following = _operations_around(operations, idle)
     before, calls = (np.append(call, -1)[rows].astype(np.int32) for rows in (preceding, following))
     causes = dict.fromkeys(CAUSES, NOTHING)
     followed = np.where(_after_lost_launches(activity, idle, before, calls, lost), -1, calls)
@@ -270,7 +270,7 @@ def gaps_of(
     return Gaps(idle, causes, following, calls)
 
 
-def _around(operations: GpuOperations, idle: IntervalSet) -> tuple[Rows, Rows]:
+def _operations_around(operations: GpuOperations, idle: IntervalSet) -> tuple[Rows, Rows]:
     """The rows of the operations before and after each gap; -1 for none."""
     lasting = np.flatnonzero(operations.end > operations.start).astype(np.int32)
     at = np.searchsorted(operations.start[lasting], idle.end, side="left")

@@ -60,7 +60,9 @@ def headline(gpu: GpuTimeline) -> Headline:
         return Headline(gpu, gpu.whole, *verdict_words(gpu, gpu.whole), gpu.whole.verdict.evidence)
     heading, text = verdict_words(gpu, step)
     text = text.replace(f"of {duration(step.span_ns)},", f"of {_which(gpu, step)},", 1)
-    return Headline(gpu, step, heading, text, (*step.verdict.evidence, *_others(gpu), *_on_the_whole(gpu.whole)))
+    return Headline(
+        gpu, step, heading, text, (*step.verdict.evidence, *_bounds_of_steps(gpu), *_on_the_whole(gpu.whole))
+    )
 
 
 def verdict_words(gpu: GpuTimeline, step: TimelineStep) -> tuple[str, str]:
@@ -81,7 +83,7 @@ def _noun(gpu: GpuTimeline) -> str:
     return "repetition" if gpu.steps[0].name.startswith(REPETITION) else "step"
 
 
-def _others(gpu: GpuTimeline) -> list[str]:
+def _bounds_of_steps(gpu: GpuTimeline) -> list[str]:
     """A sentence on what bounds each of all steps, if it differs between them; else []."""
     counts = Counter(bound_words(step.verdict.bound, {}) for step in gpu.steps)
     if len(counts) == 1:

@@ -50,7 +50,7 @@ def load_activity(
     else:
         sources = find_sources([path])
         if len(sources) > 1:
-            raise _several(path, [one.path for one in sources])
+            raise _several_recordings(path, [one.path for one in sources])
         source = sources[0]
     if source is None:
         return _of_launches(path)
@@ -111,7 +111,7 @@ def _recording_in(folder: Path) -> Source | None:
         named = [str(file) for file in sorted(files) if file.is_file() and has_report_suffix(file)]
         found = [file for file in drop_repeats(named) if _is_recording(file)]
         if len(found) > 1:
-            raise _several(str(folder), found)
+            raise _several_recordings(str(folder), found)
         if found:
             return Source(found[0])
     if on_disk(str(folder)) is None:
@@ -158,7 +158,7 @@ def _of_launches(path: str) -> Activity:
     run = load(path)
     table = run.read((*NEEDED, "report"))
     if len(together := _recordings_of_one_gpu(table)) > 1:
-        raise _several(path, together)
+        raise _several_recordings(path, together)
     return read_launches_activity(run.name, table)
 
 
@@ -177,7 +177,7 @@ def _recordings_of_one_gpu(table: pa.Table) -> list[str]:
     return [str(names[one]) for one in found]
 
 
-def _several(path: str, found: list[str]) -> WrongUsage:
+def _several_recordings(path: str, found: list[str]) -> WrongUsage:
     names = ", ".join(Path(one).name for one in found[:4])
     return WrongUsage(
         f"{path} holds {len(found)} recordings: {names}.",

@@ -39,15 +39,15 @@ def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, e
     inside = window.touches(operations.start, operations.end)
     busy = []
     for rows in grouped(operations.stream):
-        ran = _when(operations, rows) & window
+        ran = _times_of(operations, rows) & window
         if ran.total or inside[rows].any():
             busy.append((rows, ran))
     alone = IntervalSet.only_in_one([ran for _, ran in busy])
     found = []
     for rows, ran in busy:
         in_line, number, here = 0, int(operations.stream[rows[0]]), operations.kind[rows[inside[rows]]]
-        if len(_when(operations, rows[computes[rows]]) & window):
-            in_line = (_when(operations, rows[~computes[rows]]) & exposed & window).total
+        if len(_times_of(operations, rows[computes[rows]]) & window):
+            in_line = (_times_of(operations, rows[~computes[rows]]) & exposed & window).total
         found.append(
             StreamSum(None if number == MISSING else number, len(here), int((here == KERNEL).sum()),
                       int((here == MEMCPY).sum()), ran.total, int(alone.within(ran.start, ran.end).sum()), in_line)
@@ -55,6 +55,6 @@ def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, e
     return sorted(found, key=lambda one: -one.busy_ns)
 
 
-def _when(operations: GpuOperations, rows: Integers) -> IntervalSet:
+def _times_of(operations: GpuOperations, rows: Integers) -> IntervalSet:
     """The times in which any of these operations ran."""
     return IntervalSet.union_of(operations.start[rows], operations.end[rows])

@@ -240,7 +240,7 @@ def _gpu(
         return None
     windows, cut = _clipped(found, looked_at)
     step_notes = [*step_notes, *cut]
-    whole = _whole(activity, process, operations, windows, looked_at)
+    whole = _whole_window(activity, process, operations, windows, looked_at)
     window = IntervalSet.between(whole.start, whole.end)
     work = GpuWork.of(operations)
     busy = (work.compute | work.communication | work.copies) & window
@@ -318,7 +318,7 @@ def _within_calls(activity: Activity, process: int, gaps: Gaps) -> int:
     return (launching & IntervalSet.union_at(calls.start, calls.end, rows)).total
 
 
-def _whole(
+def _whole_window(
     activity: Activity, process: int, operations: GpuOperations, steps: Sequence[StepWindow],
     looked_at: IntervalSet | None,
 ) -> StepWindow:  # fmt: skip

@@ -120,7 +120,9 @@ def _fill(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
     busy, of_resources = busy_shares(means, numbers)
     stalls, of_stalls = stall_shares(means)
     for place, kernel in enumerate(kernels):
-        kernel.numbers, kernel.busy, kernel.stalls = (_known(found, place) for found in (numbers, busy, stalls))
+        kernel.numbers, kernel.busy, kernel.stalls = (
+            _possible_values(found, place) for found in (numbers, busy, stalls)
+        )
         kernel.metrics = {**sources, **of_resources, "stalls": of_stalls}
     _add_doubts(means, kernels)
 
@@ -137,7 +139,7 @@ def _add_doubts(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
             kernels[place].doubts.append(one.told(int(launches[first])))
 
 
-def _known(found: Mapping[str, Floats], place: int) -> dict[str, float]:
+def _possible_values(found: Mapping[str, Floats], place: int) -> dict[str, float]:
     """The finite values of one kernel; values below 0, as damaged reports have, are left out."""
     return {name: float(values[place]) for name, values in found.items() if 0 <= values[place] < math.inf}
 

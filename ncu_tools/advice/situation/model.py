@@ -89,7 +89,7 @@ def time_left(kernel: MeasuredKernel, effect: Effect, case: int) -> float:
         share: float = constants()["model"]["unknown_bound"]
         relieved = min((left[case] for left in effect.work.values()), default=1.0)
         return max(floor, share * max(relieved, waiting) + (1 - share) * waiting)
-    left = {name: share * _left(effect.work, name, case) for name, share in busy.items()}
+    left = {name: share * _work_left(effect.work, name, case) for name, share in busy.items()}
     mixed = bound * bound
     time = mixed * max(left.values()) / bound + (1 - mixed) * waiting
     caps = [work / resources()[name]["cap"] for name, work in left.items() if work < busy[name]]
@@ -99,7 +99,7 @@ def time_left(kernel: MeasuredKernel, effect: Effect, case: int) -> float:
 def next_limit(kernel: MeasuredKernel, effect: Effect) -> str:
     """The resource that is busiest after the lever was pulled; "" if none is known."""
     busy = resources_that_count(kernel)
-    return max(busy, key=lambda name: busy[name] * _left(effect.work, name, 1), default="")
+    return max(busy, key=lambda name: busy[name] * _work_left(effect.work, name, 1), default="")
 
 
 def resources_that_count(kernel: MeasuredKernel) -> dict[str, float]:
@@ -111,7 +111,7 @@ def resources_that_count(kernel: MeasuredKernel) -> dict[str, float]:
     return busy
 
 
-def _left(work: Mapping[str, Left], name: str, case: int) -> float:
+def _work_left(work: Mapping[str, Left], name: str, case: int) -> float:
     """The share of a resource's work left; for a whole, that of its most relieved part, as its busiest is unknown."""
     if name in work:
         return work[name][case]

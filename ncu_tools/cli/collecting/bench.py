@@ -368,7 +368,7 @@ def _progress(total: int) -> Iterator[tuple[Callable[[BenchPoint, str], None], C
     with status_and_lines() as (status, line):
 
         def heard(point: BenchPoint, stage: str) -> None:
-            left = _left(time.monotonic() - began, done, total)
+            left = _time_left(time.monotonic() - began, done, total)
             status(f"{done + 1}/{total} {point.name}: {stage}{left}")
 
         def finished(row: Row) -> None:
@@ -379,7 +379,7 @@ def _progress(total: int) -> Iterator[tuple[Callable[[BenchPoint, str], None], C
         yield heard, finished
 
 
-def _left(seconds: float, done: int, total: int) -> str:
+def _time_left(seconds: float, done: int, total: int) -> str:
     if not done:
         return ""
     left = seconds / done * (total - done)

@@ -68,7 +68,7 @@ def command(
         _measure(device, seconds, output, output_format)
     elif name:
         machine = find_machine(name)
-        table = _one(machine, output_format)
+        table = _table_of_machine(machine, output_format)
         table.notes = [*which_board(name, machine), *table.notes]
         show(table, output_format, full_names=True)
     else:
@@ -114,7 +114,7 @@ def _line(machine: Machine) -> dict[str, Any]:
     return {**rates, **facts, "memory_bytes": machine.memory_bytes}
 
 
-def _one(machine: Machine, output_format: str) -> Table:
+def _table_of_machine(machine: Machine, output_format: str) -> Table:
     rows = []
     for rate in (*machine.bandwidths, *machine.peaks):
         unit = _rate_text(rate.unit)

@@ -124,7 +124,7 @@ def command(
     )
     kept, hidden = first_rows(kept, top, output_format, "kernel")
     counts = tuple(change.of(count) for change, count in summary.counts.items())
-    head = Head(runs, more=(counted(len(pairs), "kernel", "kernels"), *counts), first=_first(summary.changes))
+    head = Head(runs, more=(counted(len(pairs), "kernel", "kernels"), *counts), first=_first_changes(summary.changes))
     notes = [
         *notes_on_waivers(excused, found, today),
         *(note for one in readings for note in notes_on(one)),
@@ -165,7 +165,7 @@ def _require_gates(limits: Sequence[Any], runs: Sequence[str], files: dict[str, 
     require_gates(files["--junit"], limits, runs)
 
 
-def _first(changes: Sequence[str]) -> str | None:
+def _first_changes(changes: Sequence[str]) -> str | None:
     more = f"; and {len(changes) - CHANGES_SHOWN} more" if len(changes) > CHANGES_SHOWN else ""
     return "; ".join(changes[:CHANGES_SHOWN]) + more if changes else None
 

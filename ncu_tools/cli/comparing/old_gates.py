@@ -21,12 +21,12 @@ class RemovesOldGates(Verb):
         if not ctx.resilient_parsing and not set(ctx.help_option_names) & set(args):
             from ncu_tools.report.export.junit import remove_old_gates
 
-            for path in _named(args):
+            for path in _junit_files(args):
                 remove_old_gates(path)
         return super().parse_args(ctx, args)
 
 
-def _named(args: Sequence[str]) -> Iterator[Path]:
+def _junit_files(args: Sequence[str]) -> Iterator[Path]:
     """The files given to --junit."""
     for place, word in enumerate(args):
         option, is_whole, value = word.partition("=")

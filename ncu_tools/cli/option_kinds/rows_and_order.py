@@ -65,9 +65,9 @@ def rows_and_order(rows: Words = NONE, orders: Words = NONE) -> Callable[[Callab
         @wraps(command)
         def told_apart(*arguments: Any, by: str | None, old_group: str | None = None, **others: Any) -> Any:
             if rows.words:
-                others["group"] = _one("--by", rows, by if by in rows.words else None, old_group)
+                others["group"] = _one_word("--by", rows, by if by in rows.words else None, old_group)
             if orders.words:
-                others["order"] = _one("--sort", orders, others.pop("sort"), by if by in orders.words else None)
+                others["order"] = _one_word("--sort", orders, others.pop("sort"), by if by in orders.words else None)
             return command(*arguments, **others)
 
         with_options: Callable[..., Any] = told_apart
@@ -83,7 +83,7 @@ def rows_and_order(rows: Words = NONE, orders: Words = NONE) -> Callable[[Callab
     return decorate
 
 
-def _one(option: str, known: Words, first: str | None, second: str | None) -> str | None:
+def _one_word(option: str, known: Words, first: str | None, second: str | None) -> str | None:
     if first is not None and second is not None and first != second:
         raise WrongUsage(
             f"{option} takes one word, and was given {first} and {second}.", advice="Leave one of them out."

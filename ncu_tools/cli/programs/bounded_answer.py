@@ -24,7 +24,7 @@ def bounded(answer: dict[str, Any], cursor: int = 0, most: int = MOST_CHARACTERS
     rows = [_fitted(_with_short_texts(row), most // 2) for row in _with_short_names(answer.get("rows", ()))]
     found: dict[str, Any] = {}
     room = most // 2
-    for key, value in _beside(answer).items() if cursor == 0 else ():
+    for key, value in _all_but_rows(answer).items() if cursor == 0 else ():
         found[key] = _fitted(_with_short_texts(value), room)
         room -= min(room, _size(found[key]))
     room = most - _size(found)
@@ -44,7 +44,7 @@ def _with_short_names(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"short_name": names[row["kernel"]], **row} if row.get("kernel_id") in kernels else row for row in rows]
 
 
-def _beside(answer: dict[str, Any]) -> dict[str, Any]:
+def _all_but_rows(answer: dict[str, Any]) -> dict[str, Any]:
     """Everything except the rows; for columns, only units."""
     found = {key: value for key, value in answer.items() if key not in ("rows", "columns")}
     units = {name: unit for name, unit in answer.get("columns", {}).items() if unit}

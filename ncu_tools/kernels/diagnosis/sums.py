@@ -170,7 +170,7 @@ class DiagnosisSums(TimedSums):
     def _note_inputs(self, table: pa.Table, keys: npt.NDArray[np.int64]) -> None:
         """Record inputs from the operators' tensors if a trace has them, else from the kernels' names."""
         codes, names = tables.codes(table, "kernel_name")
-        of_names = [_named(name or "") for name in names]
+        of_names = [_inputs_by_name(name or "") for name in names]
         types, kinds = tables.codes(table, "dtype")
         of_types = [_type_in(words or "") for words in kinds]
         for key, code, kind in np.unique(np.stack([keys, codes, types]), axis=1).T.tolist():
@@ -230,7 +230,7 @@ class DiagnosisSums(TimedSums):
         total = self._total
         ideal = total(SECTORS_IDEAL)
         theoretical = total(SECTORS_THEORETICAL)
-        excessive = _first([total(SECTORS_EXCESSIVE), theoretical - ideal])
+        excessive = _first_known([total(SECTORS_EXCESSIVE), theoretical - ideal])
         loaded, stored = (total(SECTORS.format(access)) for access in ("ld", "st"))
         asked, dram = total(SECTORS_ASKED_OF_L2), total("dram_bytes")
         wasted = np.where(np.isnan(asked), np.nan, np.maximum(np.fmin(excessive, asked - ideal), 0))
@@ -245,10 +245,10 @@ class DiagnosisSums(TimedSums):
             "store_sectors": _share(stored, loaded + stored),
             "l2_overfetch": _share(wasted, asked),
             "dram_overfetch": np.where(dram > 0, np.maximum(overfetch, 0), np.nan),
-            "conflicts": _first(conflicts),
+            "conflicts": _first_known(conflicts),
             "load_conflicts": of_loads,
             "store_conflicts": of_stores,
-            "local_sectors": _first(
+            "local_sectors": _first_known(
                 [
                     (total(LOCAL_SECTORS[0]) + total(LOCAL_SECTORS[1])) / total(L1_SECTORS),
                     _share(total(LOCAL_THEORETICAL), total(LOCAL_THEORETICAL) + theoretical),
@@ -258,12 +258,12 @@ class DiagnosisSums(TimedSums):
 
     def _per_request(self, access: str) -> Floats:
         sums = _share(self._total(SECTORS.format(access)), self._total(REQUESTS.format(access)))
-        return _first([sums, self._mean_of_all(SECTORS_PER_REQUEST.format(access))])
+        return _first_known([sums, self._mean_of_all(SECTORS_PER_REQUEST.format(access))])
 
     def _of_instructions(self) -> dict[str, Floats]:
         total = self._total
-        executed = _first([total(name) for name in ALL_INSTRUCTIONS])
-        local = _first([total(loads) + total(stores) for loads, stores in LOCAL])
+        executed = _first_known([total(name) for name in ALL_INSTRUCTIONS])
+        local = _first_known([total(loads) + total(stores) for loads, stores in LOCAL])
         spilled = total(SPILLS)
         return {
             "local_instructions": local,
@@ -281,7 +281,7 @@ class DiagnosisSums(TimedSums):
         return np.where(np.isnan(self._total(name)), np.nan, self._mean(name))
 
     def _mean_of_first(self, metrics: Iterable[tuple[str, float]]) -> Floats:
-        return _first([self._mean(metric) * factor for metric, factor in metrics])
+        return _first_known([self._mean(metric) * factor for metric, factor in metrics])
 
     def _mean(self, name: str) -> Floats:
         """The mean of a metric over the launches that have it, weighted by time if that is known; one per kernel.
@@ -311,21 +311,21 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
     """
 
     column = MetricsInAnyForm(table).floats
-    blocks = _first([column(BLOCKS), _sizes(table, "grid")])
-    threads = _first([column(THREADS), _sizes(table, "block")])
+    blocks = _first_known([column(BLOCKS), _sizes(table, "grid")])
+    threads = _first_known([column(THREADS), _sizes(table, "block")])
     nothing = tables.unknown(len(table))
     sm_counts = [*(column(name) for name in SM_COUNTS), _sm_counts(table), by_rules.get("sm_count", nothing)]
-    sm_count, by_rule = _first(sm_counts), by_rules.get("waves", nothing)
+    sm_count, by_rule = _first_known(sm_counts), by_rules.get("waves", nothing)
     fitting = np.fmin.reduce([column(LIMIT.format(name)) for name in LIMITERS])
     with np.errstate(divide="ignore", invalid="ignore"):
         exact = np.where((sm_count > 0) & (fitting > 0), blocks / (sm_count * fitting), np.nan)
         printed = column(WAVES)
-        waves = np.where(abs(exact - printed) <= WAVES_PRINTED_TO, exact, _first([printed, exact, by_rule]))
+        waves = np.where(abs(exact - printed) <= WAVES_PRINTED_TO, exact, _first_known([printed, exact, by_rule]))
         by_waves = np.where(waves >= LEAST_WAVES_TO_TELL_SMS, waves * fitting, np.nan)
-        blocks_per_sm = _first([np.where(sm_count > 0, blocks / sm_count, np.nan), by_waves])
+        blocks_per_sm = _first_known([np.where(sm_count > 0, blocks / sm_count, np.nan), by_waves])
         whole = np.ceil(waves)
-        active = column(ACTIVE_CYCLES) / _first([column(name) for name in ELAPSED_CYCLES])
-        idle = 1 - _first([active, PER_CENT * column(ACTIVE_SHARE)])
+        active = column(ACTIVE_CYCLES) / _first_known([column(name) for name in ELAPSED_CYCLES])
+        idle = 1 - _first_known([active, PER_CENT * column(ACTIVE_SHARE)])
         empty = np.where(np.isnan(blocks), np.nan, np.maximum(1 - blocks_per_sm, 0))
         slices = column(SLICE_CYCLES.format("elapsed.max"))
         return {
@@ -386,7 +386,7 @@ def sums_to_diagnose(run: Run, group: str) -> DiagnosisSums:
     return sums_of_run(run, partial(DiagnosisSums, group), in_batches(columns))
 
 
-def _named(name: str) -> Inputs:
+def _inputs_by_name(name: str) -> Inputs:
     names = facts()["names"]
     product, beside, vector = (bool(re.search(names[kind], name)) for kind in ("products", "beside", "vectors"))
     is_product = product and not beside and category_of(name) in names["categories"]
@@ -436,7 +436,7 @@ def _share(part: Floats, whole: Floats) -> Floats:
     return np.where(part == 0, 0.0, np.where(whole > 0, part / whole, np.nan))
 
 
-def _first(alternatives: Sequence[Floats]) -> Floats:
+def _first_known(alternatives: Sequence[Floats]) -> Floats:
     """The first known value, element by element."""
     result = alternatives[0]
     for other in alternatives[1:]:

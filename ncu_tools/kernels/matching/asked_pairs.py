@@ -44,7 +44,7 @@ def _asked(text: str, before: set[str], after: set[str]) -> AskedPair:
     splits = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]
     if not splits:
         raise WrongUsage(f'--pair "{text}" names one kernel.', advice='Write --pair "OLD=NEW".')
-    meant = [AskedPair(text, _named(old, before), _named(new, after)) for old, new in splits]
+    meant = [AskedPair(text, _names_meant(old, before), _names_meant(new, after)) for old, new in splits]
     complete = next((pair for pair in meant if pair.old and pair.new), None)
     if complete is not None:
         return complete
@@ -60,7 +60,7 @@ def _asked(text: str, before: set[str], after: set[str]) -> AskedPair:
     )
 
 
-def _named(text: str, names: set[str]) -> frozenset[str]:
+def _names_meant(text: str, names: set[str]) -> frozenset[str]:
     """The names that a text means: as a key of a kernel, or in the strictest spelling that matches any."""
     if is_kernel_id(text.strip()):
         return of_ids(names, [text.strip()])

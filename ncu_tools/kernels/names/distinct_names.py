@@ -35,7 +35,7 @@ def distinct_names(fulls: Iterable[str]) -> dict[str, str]:
     The shape or number of a launch after a full name, as `--by grid` adds it, is kept.
     """
     parts = {full: _without_shape(full) for full in dict.fromkeys(fulls)}
-    named = _named({name for name, _ in parts.values()})
+    named = _distinct({name for name, _ in parts.values()})
     return {full: named[name] + shape for full, (name, shape) in parts.items()}
 
 
@@ -44,7 +44,7 @@ def _without_shape(full: str) -> tuple[str, str]:
     return (full, "") if found is None or not found.start() else (full[: found.start()], found[0])
 
 
-def _named(fulls: Iterable[str]) -> dict[str, str]:
+def _distinct(fulls: Iterable[str]) -> dict[str, str]:
     alike: defaultdict[str, list[str]] = defaultdict(list)
     for full in sorted(fulls):
         alike[readable_name(full)].append(full)
@@ -135,14 +135,14 @@ def fitted_names(names: Iterable[str], width: int) -> dict[str, str]:
     """
     texts = sorted(set(names))
     fitted = {text: _cut(text, width, _usual_place(text, width)) for text in texts}
-    for group in _alike(fitted):
+    for group in _groups_shown_alike(fitted):
         fitted |= _cut_apart(group, width)
-    for group in _alike(fitted):
+    for group in _groups_shown_alike(fitted):
         fitted |= _numbered(group, width, set(fitted.values()))
     return fitted
 
 
-def _alike(fitted: dict[str, str]) -> list[list[str]]:
+def _groups_shown_alike(fitted: dict[str, str]) -> list[list[str]]:
     """The groups of texts that look alike."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for text, shown in fitted.items():

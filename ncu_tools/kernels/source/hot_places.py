@@ -163,7 +163,7 @@ def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: R
     begins = np.searchsorted(groups, np.arange(len(order) + 1))
     calls, weighed = inside.table["inline_of"].to_pylist(), np.nan_to_num(weights).tolist()
     result = []
-    for place, names in enumerate(_named(inside, begins[:-1])):
+    for place, names in enumerate(_naming_fields(inside, begins[:-1])):
         begin, end = begins[place : place + 2].tolist()
         stall = None if np.isnan(stall_shares[place]) else REASONS[reasons[place]]
         waiting = int(shown[begin + stalled[begin:end, reasons[place]].argmax()])
@@ -183,7 +183,7 @@ def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: R
                 stall_share=or_none(stall_shares[place]),
                 live_registers=None if live is None else live[int(shown[begin])],
                 waits_for=_waits_for(code, flow, waiting, stall),
-                **{name: _whole(values[place]) for name, values in sums.items()},
+                **{name: _rounded(values[place]) for name, values in sums.items()},
             )
         )
     return result
@@ -198,7 +198,7 @@ def _shown(groups: Ranks, order: Ranks) -> tuple[Ranks, Ranks]:
     return shown, ranks[groups[shown]]
 
 
-def _named(code: KernelCode, rows: Ranks) -> list[dict[str, Any]]:
+def _naming_fields(code: KernelCode, rows: Ranks) -> list[dict[str, Any]]:
     """The fields that name the instructions in these rows."""
     columns = code.table.select(["file", "line", "function", "offset", "sass", "ptx_line"])
     return list(arrays.take(columns, arrays.whole(rows)).to_pylist())
@@ -235,11 +235,11 @@ def _waits_for(code: KernelCode, flow: Flow | None, place: int, stall: str | Non
     """The nearest instruction whose result the stalled one needs, as "0x0150 LDG.E R4, [R2.64] (row_max.cu:14)"."""
     if flow is None or stall is None or not stalls()[stall].waits_for:
         return None
-    for found in _named(code, np.array(producers(flow, place, stalls()[stall].waits_for)[:1], np.int64)):
+    for found in _naming_fields(code, np.array(producers(flow, place, stalls()[stall].waits_for)[:1], np.int64)):
         line = "" if found["line"] is None else f" ({_line(found)})"
         return f"{found['offset']:#06x} {' '.join(found['sass'].split())}{line}"
     return None
 
 
-def _whole(value: float) -> int | None:
+def _rounded(value: float) -> int | None:
     return None if np.isnan(value) else round(value)

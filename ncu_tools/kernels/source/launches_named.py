@@ -42,12 +42,12 @@ class LaunchesNamed:
 def launches_named(path: str, only: Selection, reading: Reading) -> LaunchesNamed:
     """The selected launches of a run. Raises `NcuBenchError` if there are none, for example because they know no phase,
     or if the run cannot be read."""
-    left = _left(path, only, reading)
+    left = _selected_run(path, only, reading)
     numbers = zip(words(left.table, "report"), left.table["launch_id"].to_pylist(), strict=True)
     return LaunchesNamed(frozenset(numbers), left.notes[-1])
 
 
-def _left(path: str, only: Selection, reading: Reading) -> Run:
+def _selected_run(path: str, only: Selection, reading: Reading) -> Run:
     try:
         run = load(str(launches_beside(Path(path)) or path), reading=reading)
     except NcuBenchError:

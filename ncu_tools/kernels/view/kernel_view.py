@@ -387,7 +387,7 @@ def stall_shares(launches: pa.Table) -> list[StallShare]:
     """
     matches = [match for name in launches.column_names if (match := STALLED.fullmatch(name))]
     found = {reason: known for reason in dict.fromkeys(one[1] or one[2] for one in matches)
-             if len(known := _known(launches, STALL.format(reason)))}  # fmt: skip
+             if len(known := _known_values(launches, STALL.format(reason)))}  # fmt: skip
     whole = max(sum(float(np.median(one)) for one in found.values()), _median(launches, LATENCY) or 0.0)
     shares = [
         StallShare(reason.replace("_", " "), cycles, cycles / whole, float(known.min()), float(known.max()))
@@ -422,10 +422,10 @@ def rule_results(launches: pa.Table) -> list[RuleResult]:
 
 
 def _median(launches: pa.Table, name: str) -> float | None:
-    known = _known(launches, name)
+    known = _known_values(launches, name)
     return float(np.median(known)) if len(known) else None
 
 
-def _known(launches: pa.Table, name: str) -> Floats:
+def _known_values(launches: pa.Table, name: str) -> Floats:
     values = MetricsInAnyForm(launches).floats(name)
     return values[~np.isnan(values)]

@@ -82,7 +82,7 @@ def generation_of(
         launches = of_phase(table, phase)
         known = facts_as_ran(facts, phase, step, asked)
         steps = steps_in(known, step, asked, _iterations(launches))
-        found.notes += [*_said(step), *on_steps(known, step, asked, steps)]
+        found.notes += [*_note_on_step(step), *on_steps(known, step, asked, steps)]
         _add(found, launches, known, phase, steps, (step.engine if step else None, machine, workload.dtype))
     return found
 
@@ -137,7 +137,7 @@ def _facts_of_workload(workload: Workload, step: EngineStep | None) -> LanguageF
     return facts
 
 
-def _said(step: EngineStep | None) -> list[str]:
+def _note_on_step(step: EngineStep | None) -> list[str]:
     return [f"{step.phase}, by {', '.join(step.evidence)}"] if step is not None and step.evidence else []
 
 

@@ -127,14 +127,14 @@ class Learnt:
         chosen = [nearest] if nearest else groups
         logs = np.average(
             [np.mean([_on_board(machine, one, dtype) for one in group], axis=0) for group in chosen], axis=0,
-            weights=[_alike(machine, group, dtype) for group in chosen],
+            weights=[_likeness(machine, group, dtype) for group in chosen],
         )  # fmt: skip
         if kind == "model":
             logs = _with_the_quickest_host(logs, entries)
         known = [group for group in groups if all(one.corrections is not None for one in group)]
         tables = [np.mean([one.corrections for one in group if one.corrections is not None], axis=0) for group in known]
         words = f"its siblings {who}" if kin else "GPUs of other families"
-        weights = [_alike(machine, group, dtype) for group in known]
+        weights = [_likeness(machine, group, dtype) for group in known]
         corrections = np.average(tables, axis=0, weights=weights) if tables else None
         tried = basis if nearest or len({one.machine for one in kin}) > 1 else FAMILIES
         spread = self.unknown.get((kind, tried, entries[0].dtype)) or self.unknown.get(
@@ -225,7 +225,7 @@ OTHER_INSTRUCTIONS = 1 / 3
 """Weight of a family with other tensor instructions, for operators that depend on these (all but generation)."""
 
 
-def _alike(machine: Machine, family: Sequence[LearntEntry], dtype: str) -> float:
+def _likeness(machine: Machine, family: Sequence[LearntEntry], dtype: str) -> float:
     """The weight of a family for a GPU outside of it: less for other peaks per SM, bandwidths or instructions."""
     own = hardware_of(machine, dtype)
     others = [hardware_of(machines()[one.machine], dtype) for one in family]

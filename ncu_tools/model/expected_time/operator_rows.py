@@ -71,7 +71,7 @@ FURTHER = "further cells"
 """The column for cells beyond the columns of the table, which come from commas in numbers, as in 4,096."""
 
 
-def _known(name: str) -> str:
+def _canonical_name(name: str) -> str:
     """The canonical name of a known column, whatever its case; other names unchanged."""
     own = {"op", "dtype", "kv_dtype", "shapes", *SETTINGS, *(size for sizes in SIZES.values() for size in sizes)}
     return name.lower() if name.lower() in own else name
@@ -87,7 +87,7 @@ def read_csv(path: Path) -> dict[str, list[Any]]:
             first = file.readline()
             file.seek(0)
             lines = csv.reader(file, delimiter=next((mark for mark in DELIMITERS if mark in first), DELIMITERS[0]))
-            names = [_known(name.strip()) for name in next(lines, [])]
+            names = [_canonical_name(name.strip()) for name in next(lines, [])]
             rows = [row for row in lines if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise NcuBenchError(f"{path} cannot be read as a CSV file of operators.", f"{error}.") from None
@@ -110,7 +110,7 @@ def operator_rows(columns: Columns) -> OperatorRows:
 
     Raises `WrongUsage` without a column `op`, and for columns of unequal lengths.
     """
-    given = {_known(str(name)): list(column) for name, column in columns.items()}
+    given = {_canonical_name(str(name)): list(column) for name, column in columns.items()}
     if "op" not in given:
         raise WrongUsage("A table of operators needs the column op.", advice="Its values: gemm, attention_context, ...")
     count = len(given["op"])

@@ -36,7 +36,7 @@ def change_digest(
     called = quoted_names(name for pair in pairs for name in (pair.kernel, pair.was) if name)
     kernels = enumerate(comparison.kernels[:KERNELS_TOLD])
     statements = [
-        *_whole(comparison),
+        *_statements_on_run(comparison),
         *(one for rank, kernel in kernels for one in _kernel(kernel, rank, called)),
         *noted([*notes, *comparison.notes]),
         *_next(comparison, names, counted_by_ncu=counted_by_ncu),
@@ -46,7 +46,7 @@ def change_digest(
     )
 
 
-def _whole(comparison: Comparison) -> Iterator[Statement]:
+def _statements_on_run(comparison: Comparison) -> Iterator[Statement]:
     for place, difference in enumerate(comparison.differences):
         refused = " (times cannot be compared across it)" if difference.refused else ""
         yield Statement("run", f"differs: {printable(str(difference))}{refused}", 99.0 - place)

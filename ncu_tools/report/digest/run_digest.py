@@ -76,7 +76,7 @@ def run_digest(
     statements = [
         *_identity(table, manifest, found.time_title),
         *(() if timeline is None else _timeline(timeline)),
-        *_first(advice),
+        *_first_lever(advice),
         *_totals(found.rows, has_counters(table)),
         *(one for rank, row in enumerate(shown) for one in _kernel(row, rank, names[row.kernel], table, advice)),
         *_fewer(found.rows[KERNELS_TOLD:]),
@@ -174,7 +174,7 @@ def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement
     yield Statement("run", text, 95.0, values={name: value for name, (_, value, _) in amounts.items()})
 
 
-def _first(advice: Mapping[str, KernelAdvice]) -> Iterator[Statement]:
+def _first_lever(advice: Mapping[str, KernelAdvice]) -> Iterator[Statement]:
     """The lever that saves most of the run's time."""
     first = first_of_run(advice.values())
     if first is not None:

@@ -78,7 +78,7 @@ def _gpu_events(
     name = (
         f"{gpu.title}{'' if gpu.process is None else f' of process {gpu.process}'}{f': {gpu.name}' if gpu.name else ''}"
     )
-    yield from _named(group, name, number)
+    yield from _process_name(group, name, number)
     yield _lane(group, first + STEP_LANE, "steps")
     yield _lane(group, first + GAP_LANE, "gaps by cause")
     for cause in CAUSES:
@@ -195,7 +195,7 @@ def _operation(
 def _host_events(found: Timeline) -> Iterator[Event]:
     calls, ranges = found.activity.calls, found.activity.ranges
     for at, process in enumerate(np.unique(np.concatenate([calls.process, ranges.process])).tolist()):
-        yield from _named(process, f"process {process}", len(found.gpus) + at)
+        yield from _process_name(process, f"process {process}", len(found.gpus) + at)
     for table, beside, what in ((ranges, 0, "ranges"), (calls, CALLS_BESIDE, "API calls")):
         threads = list(map(_short, table.thread.tolist()))
         owners = list(zip(table.process.tolist(), threads, strict=True))
@@ -226,7 +226,7 @@ def _slice(
     }  # fmt: skip
 
 
-def _named(group: int, name: str, place: int) -> Iterator[Event]:
+def _process_name(group: int, name: str, place: int) -> Iterator[Event]:
     yield {"ph": "M", "name": "process_name", "pid": group, "tid": 0, "args": {"name": name}}
     yield {"ph": "M", "name": "process_sort_index", "pid": group, "tid": 0, "args": {"sort_index": place}}
 

@@ -153,7 +153,7 @@ def content(
             summary_columns(group, result.time_title),
             [_summary(run, labels[run.name], kernels[run.name]) for run in runs],
         ),
-        "first": [_first(known[labels[run.name]], kernels[run.name], rows, labels[run.name]) for run in runs],
+        "first": [_first_lever(known[labels[run.name]], kernels[run.name], rows, labels[run.name]) for run in runs],
         "paths": [shlex.quote(printable(run.name)) for run in runs],
         "ids": [kernel_id(row["kernel"]) for row in rows] if group == "name" else [],
         "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
@@ -224,7 +224,7 @@ def _summary(run: ReportedRun, label: str, kernels: list[Hotspot]) -> dict[str, 
     }
 
 
-def _first(
+def _first_lever(
     known: RunKernels, kernels: Sequence[Hotspot], rows: Sequence[Mapping[str, Any]], run: str
 ) -> dict[str, Any] | None:
     """What to do first in a run, and the row of the kernel concerned; without levers, the kernel with most time."""

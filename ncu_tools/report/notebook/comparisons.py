@@ -54,8 +54,8 @@ def _row(kernel: ComparedKernel) -> dict[str, object]:
     time, launches = kernel.changes["time"], kernel.changes["launches"]
     cells: dict[str, object] = {
         "kernel": kernel.pair.kernel,
-        "base_launches": _whole(launches.base),
-        "new_launches": _whole(launches.new),
+        "base_launches": _rounded(launches.base),
+        "new_launches": _rounded(launches.new),
         "base_time_ns": time.base,
         "new_time_ns": time.new,
         "growth": time.growth,
@@ -70,7 +70,7 @@ def _row(kernel: ComparedKernel) -> dict[str, object]:
     return cells
 
 
-def _whole(count: float | None) -> int | None:
+def _rounded(count: float | None) -> int | None:
     return None if count is None else round(count)
 
 

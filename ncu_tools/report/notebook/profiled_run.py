@@ -74,12 +74,12 @@ class ProfiledRun:
 
     def __repr__(self) -> str:
         found = self._hotspots
-        return "\n".join([self._head, text_of_kernels(found, KERNELS_OF_A_RUN), *self._more(found)])
+        return "\n".join([self._head, text_of_kernels(found, KERNELS_OF_A_RUN), *self._further_views(found)])
 
     def _repr_html_(self) -> str:
         found = self._hotspots
         table = html_of_kernels(found, KERNELS_OF_A_RUN)
-        below = "".join(f"<p>{html.escape(line)}</p>" for line in self._more(found))
+        below = "".join(f"<p>{html.escape(line)}</p>" for line in self._further_views(found))
         return f"<p><b>{html.escape(self._head)}</b></p>{table}{below}"
 
     @property
@@ -95,7 +95,7 @@ class ProfiledRun:
         ]
         return f"{self.name}: {'; '.join(parts)}"
 
-    def _more(self, found: Hotspots) -> list[str]:
+    def _further_views(self, found: Hotspots) -> list[str]:
         """Notes on further views."""
         left = len(found.rows) - KERNELS_OF_A_RUN
         hidden = [f"{counted(left, 'more kernel', 'more kernels')}: .hotspots()"] if left > 0 else []

@@ -35,17 +35,17 @@ def advice_on_run(launches: pa.Table, code: pa.Table | None, path: str, machine:
     if not has_counters(launches) and is_recording(path):
         found = advice_on_recording(load_activity(path), machine)
         rows = lever_rows(found, path)
-        return TableView(rows, Table("levers", SHOWN, rows[:top], [*_more(rows, top), *found.notes]))
+        return TableView(rows, Table("levers", SHOWN, rows[:top], [*_note_on_more_levers(rows, top), *found.notes]))
     advice = advise(launches, code) if has_counters(launches) else without_counters(launches)
     rows = rows_of(advice)
     worth = [row for row in rows if row["lever"] is not None and row["is_worth_it"]]
     names = distinct_names(list(dict.fromkeys(row["kernel"] for row in rows)))
     shown = [{**row, "kernel": names[row["kernel"]]} for row in worth[:top]]
     without = [f"{names[row['kernel']]}: {row['says']}" for row in rows if row["lever"] is None]
-    notes = [*_more(worth, top), *without[:top], *advice.notes]
+    notes = [*_note_on_more_levers(worth, top), *without[:top], *advice.notes]
     return TableView(rows, Table("advise", OF_KERNELS, shown, notes))
 
 
-def _more(rows: Sequence[Row], top: int) -> list[str]:
+def _note_on_more_levers(rows: Sequence[Row], top: int) -> list[str]:
     left = len(rows) - top
     return [f"{left:,} more lever{'s' * (left > 1)} in .table"] if left > 0 else []

@@ -218,13 +218,13 @@ def what_differs(labels: Sequence[str]) -> list[str]:
     They stay whole if nothing of one would be left, or if there is only one.
     """
     words = [[one for one in re.split(r"([_/.\s-]+)", label) if one] for label in labels]
-    before = _alike(words)
-    after = _alike([one[before:][::-1] for one in words])
+    before = _common_words(words)
+    after = _common_words([one[before:][::-1] for one in words])
     left = ["".join(one[before : len(one) - after]) for one in words]
     return left if len(labels) > 1 and all(re.search(r"\w", one) for one in left) else list(labels)
 
 
-def _alike(words: Sequence[Sequence[str]]) -> int:
+def _common_words(words: Sequence[Sequence[str]]) -> int:
     """The number of words with which all lists begin; 0 for a single list."""
     found = 0
     for some in zip(*words, strict=False):

@@ -162,13 +162,13 @@ def _draw_rings(canvas: Canvas, count: int) -> None:
 def draw_names(canvas: Canvas) -> None:
     """Write the name of every mark beside it; for many runs, each model's name beside its longest mark."""
     size = canvas.page.text
-    named = _named(canvas)
+    named = _named_marks(canvas)
     for mark, name in named:
         text = canvas.fitted_name(name, size, 0.35 * canvas.page.plot.width, [other for _, other in named])
         _write_beside(canvas, mark, text, size, canvas.radius(mark.weight), bold=False)
 
 
-def _named(canvas: Canvas) -> list[tuple[Mark, str]]:
+def _named_marks(canvas: Canvas) -> list[tuple[Mark, str]]:
     scene = canvas.scene
     if not has_names(scene):
         longest = {scene.runs[mark.run].model: mark for mark in reversed(scene.marks)}

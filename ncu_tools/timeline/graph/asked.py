@@ -94,7 +94,7 @@ class AskedWhatIfs:
         elif name == "memsets":
             found = operations.kind == MEMSET
         else:
-            found = self._named(_pattern(name))
+            found = self._operations_named(_pattern(name))
         if not found.any():
             raise WrongUsage(
                 f"--what-if {text} names no operation.",
@@ -104,7 +104,7 @@ class AskedWhatIfs:
             )
         return found
 
-    def _named(self, pattern: re.Pattern[str]) -> Mask:
+    def _operations_named(self, pattern: re.Pattern[str]) -> Mask:
         """The operations that have a pattern in the name of kernel or operator; if none has, in the readable name."""
         operations = self._activity.operations
         named = np.array([pattern.search(one) is not None for one in self._activity.ranges.names], np.bool_)

@@ -142,8 +142,8 @@ def without_host_time(graph: StepGraph, activity: Activity, spans: Sequence[tupl
                 inside, inside_calls = moments.within(begun, time), calling.within(begun, time)
                 some = inside > 0
                 nodes.append(own[some])
-                in_calls.append(_left(graph.call[own], inside_calls)[some])
-                in_code.append(_left(graph.rest[own], inside - inside_calls)[some])
+                in_calls.append(_share_left(graph.call[own], inside_calls)[some])
+                in_code.append(_share_left(graph.rest[own], inside - inside_calls)[some])
     behind, calls_left, code_left = (np.concatenate(one) for one in (nodes, in_calls, in_code))
 
     def change(times: ReplayTimes) -> None:
@@ -153,7 +153,7 @@ def without_host_time(graph: StepGraph, activity: Activity, spans: Sequence[tupl
     return change
 
 
-def _left(time: Numbers, gone: Integers) -> Numbers:
+def _share_left(time: Numbers, gone: Integers) -> Numbers:
     """The remaining share of each time; 1 for a time of 0."""
     return np.where(time > 0, 1.0 - np.minimum(gone / np.maximum(time, 1.0), 1.0), 1.0)
 

@@ -50,5 +50,5 @@ def test_the_help_removes_nothing(passed: tuple[str, Path]) -> None:
 
 @pytest.mark.parametrize("arguments", [["--junit", "gates.xml"], ["--junit=gates.xml"]])
 def test_the_file_is_found_in_either_spelling_and_none_behind_the_end_of_the_line(arguments: list[str]) -> None:
-    assert list(old_gates._named(["a", "b", *arguments])) == [Path("gates.xml")]
-    assert list(old_gates._named(["a", "b", "--junit"])) == []
+    assert list(old_gates._junit_files(["a", "b", *arguments])) == [Path("gates.xml")]
+    assert list(old_gates._junit_files(["a", "b", "--junit"])) == []

@@ -87,7 +87,7 @@ def command(
     reading = CodeReading()
     wanted = Wanted(run, name, architecture, reading)
     shown = rows_shown(top, output_format)
-    kept = _first(wanted, order, shown)
+    kept = _first_kernels(wanted, order, shown)
     alone = kept if wanted.count == 1 else [one for one in kept if name in _names(one)]
     if len(alone) == 1:
         _show_one(alone[0], _ptx_of(alone[0], reading), report, notes_on(reading), output_format)
@@ -118,7 +118,7 @@ def _names(kernel: FoundKernel) -> tuple[str, ...]:
     return name, code_path(name), full_code_name(name), readable_code_name(name)
 
 
-def _first(wanted: Iterable[FoundKernel], order: str, shown: int | None) -> list[FoundKernel]:
+def _first_kernels(wanted: Iterable[FoundKernel], order: str, shown: int | None) -> list[FoundKernel]:
     """The first kernels in an order; those beyond `shown` are not kept in memory."""
     key = _key(order)
     return sorted(wanted, key=key) if shown is None else heapq.nsmallest(shown, wanted, key=key)

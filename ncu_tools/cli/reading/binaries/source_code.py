@@ -116,7 +116,7 @@ def _rows(listing: CodeListing, view: str | None, order: str | None, around: str
     from ncu_tools.binaries.code_places import rows_of_instructions, rows_of_lines
 
     if around is not None:
-        return _around(rows_of_instructions(listing), around), []
+        return _rows_around(rows_of_instructions(listing), around), []
     lines = [] if view == "sass" else rows_of_lines(listing)
     if view == "lines" and not lines:
         raise WrongUsage("No line is known.", "It was compiled without -lineinfo.", "See --view sass.")
@@ -126,7 +126,7 @@ def _rows(listing: CodeListing, view: str | None, order: str | None, around: str
     return rows, [] if lines or view else ["instructions in place of lines: compiled without -lineinfo"]
 
 
-def _around(rows: list[Row], text: str) -> list[Row]:
+def _rows_around(rows: list[Row], text: str) -> list[Row]:
     offset = offset_in(text)
     nearest = min(range(len(rows)), key=lambda place: abs(rows[place]["offset"] - offset))
     return rows[max(nearest - REACH, 0) : nearest + REACH + 1]

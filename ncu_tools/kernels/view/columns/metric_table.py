@@ -57,7 +57,7 @@ def metrics_table(schema: pa.Schema, filled: Collection[str]) -> pa.Table:
 
     `filled` are the columns that some launch has a value in.
     """
-    known = _known()
+    known = _described_metrics()
     in_run = set(filled)
     rows = []
     for name in dict.fromkeys([*schema.names, *known]):
@@ -87,7 +87,7 @@ def _table(rows: list[KnownMetric]) -> pa.Table:
 
 
 @lru_cache(maxsize=1)
-def _known() -> dict[str, KnownMetric]:
+def _described_metrics() -> dict[str, KnownMetric]:
     """The metrics described in tables of this project, by name."""
     found: dict[str, dict[str, Any]] = {}
     for column in COLUMNS:
