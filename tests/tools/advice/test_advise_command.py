@@ -12,6 +12,9 @@ import pytest
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
+from ncu_tools.advice.nvidia_levers import SILENT, AnsweredRule
+from ncu_tools.cli.tables.advice.nvidia_text import rule_lines
+from ncu_tools.kernels.view.nvidia_rules import RankedRule
 from tests.conftest import SAMPLES
 from tests.support.called_here import called_here
 from tests.support.launches import launch, table
@@ -200,6 +203,18 @@ def test_nvidias_rules_with_an_estimate_stand_beside_ours_and_none_is_answered_b
     assert all(rule["estimated_speedup"] >= 10 for rule in rules)
     assert "silent" not in {rule["ours"] for rule in rules}
     assert "NVIDIA's rules that estimate" in called(CONFLICTS).out
+
+
+def test_messages_of_a_rule_that_read_alike_are_one_line() -> None:
+    loads, stores, others = (
+        RankedRule("copy", "AccessPattern", "", "OPT", words, speedup, "global", None, None, 1, None, None, ())
+        for words, speedup in (("loads are not optimal", 39.1), ("stores are not optimal", 38.9), ("L2", 12.0))
+    )
+    lines = list(rule_lines([AnsweredRule(one, SILENT, None) for one in (loads, stores, others)], 80))
+    assert [line.strip() for line in lines[2:]] == [
+        "AccessPattern on copy: 39 % of the kernel; ours is silent",
+        "AccessPattern on copy: 12 % of the kernel; ours is silent",
+    ]
 
 
 def test_the_smallest_next_set_of_metrics_is_named_with_its_passes_where_levers_are_undecided() -> None:

@@ -14,14 +14,18 @@ RULES_SHOWN = 5
 
 
 def rule_lines(answered: Sequence[AnsweredRule], width: int) -> Iterator[str]:
-    """A sentence for each of the first rules: NVIDIA's estimate, and how ours relates to it."""
+    """A sentence for each of the first rules: NVIDIA's estimate, and how ours relates to it; each sentence once."""
     if answered:
         yield from ["", "NVIDIA's rules that estimate 10 % or more, and ours to each:"]
-    for one in answered[:RULES_SHOWN]:
-        rule = one.rule
-        kind = "of the kernel" if rule.speedup_type == "global" else "of the unit it looks at"
-        theirs = f"{rule.rule} on {shown_name(rule.kernel)}: {rule.estimated_speedup or 0.0:.0f} % {kind}"
-        yield from hanging("  ", f"{theirs}; {one.in_words}", width)
+    for sentence in list(dict.fromkeys(map(_sentence, answered)))[:RULES_SHOWN]:
+        yield from hanging("  ", sentence, width)
+
+
+def _sentence(one: AnsweredRule) -> str:
+    rule = one.rule
+    kind = "of the kernel" if rule.speedup_type == "global" else "of the unit it looks at"
+    theirs = f"{rule.rule} on {shown_name(rule.kernel)}: {rule.estimated_speedup or 0.0:.0f} % {kind}"
+    return f"{theirs}; {one.in_words}"
 
 
 def rows_of_rules(answered: Sequence[AnsweredRule]) -> list[dict[str, Any]]:
