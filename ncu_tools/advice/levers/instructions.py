@@ -108,7 +108,7 @@ def divergence(one: Situation) -> Pulled | None:
     if one.is_reduction and one.integer_division_share > constants()["instructions"]["least_divisions"]:
         return _by_remainders(one)
     if math.isnan(lanes):
-        return _by_warps_that_end(one)
+        return _by_warps_that_end(one) or _of_an_unknown_tree(one)
     evidence = one.evidence("threads of a warp that take part", lanes, "thread", "lanes")
     missing = 1 - lanes / min(WARP, one.get("warp_threads", WARP) or WARP)
     if missing < facts["least"]:
@@ -126,6 +126,14 @@ def _by_remainders(one: Situation) -> Pulled:
     )
     waits = waits_keep(_waits_for_instructions(one), left)
     return Pulled(Effect(dict.fromkeys((*PIPES, "lsu"), left), waits), [divided], case="remainders")
+
+
+def _of_an_unknown_tree(one: Situation) -> Pulled | None:
+    """A sum that keeps neither DRAM nor L2 busy, of which nobody counted the threads that take part: a guess."""
+    if not one.is_reduction or not one.memory_busy <= constants()["divergence"]["memory_busy"]:
+        return None
+    left = Left(*constants()["divergence"]["unknown_tree"])
+    return Pulled(Effect(dict.fromkeys((*PIPES, "sm", "lsu", "l1"), left), left), is_guess=True)
 
 
 def _by_warps_that_end(one: Situation) -> Pulled | None:

@@ -87,6 +87,8 @@ def widen_accesses(one: Situation) -> Pulled | None:
     requests = Left(1 / ratio, 0.5 * (1 + 1 / ratio), 1.0)
     waits = waits_keep(one.waits("long_scoreboard", "lg_throttle", "mio_throttle"), falls_by(ratio, facts["waiting"]))
     work = {"issue": issue, "alu": issue, "lsu": requests}
+    if width < facts["of_a_pass"]:  # a pass over L1 brings a warp 4 bytes a thread
+        work["l1"] = falls_by(facts["of_a_pass"] / width, facts["waiting"])
     return Pulled(Effect(work, waits), shown, uses_code=one.code is not None, is_guess=not is_certain)
 
 

@@ -16,7 +16,7 @@ from ncu_tools.advice.levers.lever import (
     waits_keep,
 )
 from ncu_tools.advice.situation.constants import constants
-from ncu_tools.advice.situation.kernel_situation import WARP, Situation
+from ncu_tools.advice.situation.kernel_situation import WARP, LeverEvidence, Situation
 from ncu_tools.advice.situation.model import Effect, Left, effects_overlapping
 from ncu_tools.numbers.number_format import percent
 
@@ -33,7 +33,7 @@ def is_contended(one: Situation) -> bool:
     slice_busy, slice_mean = one.get("slice_busy"), one.get("slice_mean")
     if slice_busy > facts["slice_busy"] and slice_mean < facts["slice_mean"] * slice_busy:
         return True
-    if not one.bound < facts["most_busy"] or not one.get("waves", one.blocks_per_sm) >= 1:
+    if not one.bound < facts["most_busy"] or not one.get("waves", one.least_blocks_per_sm) >= 1:
         return False
     return bool(one.cycles_per_instruction > facts["least_cycles"])
 
@@ -71,12 +71,7 @@ def block_size(one: Situation) -> Pulled | None:
         return _nothing_is_busy(one)
     evidence = one.evidence("threads of a block", threads, "thread", "threads")
     if threads < WARP and not one.busiest("dram", "l2", "l1") >= facts["memory_busy"]:
-        gain = one.threads_of_whole_warps / (one.threads_on_an_sm or math.nan)
-        if one.loads_of_a_thread > facts["many_loads"]:  # the idle threads of its warp can take over some of them
-            return Pulled(Effect(time=falls_by(WARP / threads, facts["shared_out"])), [evidence])
-        if gain > facts["least_gain"]:
-            return Pulled(Effect(time=falls_by(gain, facts["whole_warps"])), [evidence])
-        return nothing("the grid has no more threads than are on the SMs", evidence)
+        return _less_than_a_warp(one, evidence)
     if is_contended(one) and threads < facts["usual"]:
         larger = facts["usual"] / threads
         return Pulled(Effect(time=Left(0.7 / larger, min(1.0, 1.6 / larger), 1.0)), [evidence])
@@ -91,6 +86,17 @@ def block_size(one: Situation) -> Pulled | None:
     if not one.kernel.busy and math.isnan(one.excess[0]):
         return Pulled(Effect(time=Left(*facts["unknown"])), [evidence], is_guess=True)
     return Pulled(Effect({}, Left(*facts["any"])), [evidence], nothing="other sizes change little")
+
+
+def _less_than_a_warp(one: Situation, evidence: LeverEvidence) -> Pulled:
+    """Blocks smaller than a warp: its idle threads can share a loop, or hold more threads of the grid."""
+    facts = constants()["blocks"]
+    if one.threads_loop:
+        return Pulled(Effect(time=falls_by(WARP / one.threads, facts["shared_out"])), [evidence])
+    gain = one.threads_of_whole_warps / (one.threads_on_an_sm or math.nan)
+    if gain > facts["least_gain"]:
+        return Pulled(Effect(time=falls_by(gain, facts["whole_warps"])), [evidence])
+    return nothing("the grid has no more threads than are on the SMs", evidence)
 
 
 def _starts_hidden(one: Situation) -> Left:
@@ -128,14 +134,21 @@ def grid_size(one: Situation) -> Pulled | None:
         if one.kernel.time_ns < facts["short_ns"]:
             return Pulled(Effect(time=Left(*facts["short"])), evidence)
         shared = share(one.busiest("dram", "l2")) / 0.9
-        exponents = facts["split"] if per_sm < 0.5 else facts["split_little"]
-        return Pulled(Effect(time=Left(*(min(1.0, max(shared, per_sm**exponent)) for exponent in exponents))), evidence)
+        left = [per_sm**exponent for exponent in facts["split" if per_sm < 0.5 else "split_little"]]
+        if 0 < one.filled < facts["hardly_filled"]:
+            left = [min(pair) for pair in zip(left, falls_by(1 / one.filled, facts["split_little"]), strict=True)]
+        return Pulled(Effect(time=Left(*(min(1.0, max(shared, each)) for each in left))), evidence)
     if 1 < waves < facts["few_waves"]:
         last = (math.ceil(waves) - waves) / math.ceil(waves)
         evidence.insert(0, one.evidence("waves", waves, "wave", "waves"))
         return Pulled(Effect(time=Left(*(1 - last * part for part in facts["last_wave"]))), evidence)
-    filled = one.threads_on_an_sm / one.threads_an_sm_holds
-    if waves < 1 and 0 < filled < facts["filled"] and one.kernel.time_ns > facts["short_ns"]:
+    is_long = one.kernel.time_ns > facts["short_ns"]
+    if math.isnan(per_sm) and 0 < one.most_filled < facts["hardly_filled"] and is_long:
+        title = "threads on an SM, of those it holds, at most"
+        held = one.evidence(title, one.most_filled, "fraction", "threads", "blocks")
+        return Pulled(Effect({}, falls_by(1 / one.most_filled, facts["split_little"])), [held])
+    filled = one.filled
+    if waves < 1 and 0 < filled < facts["filled"] and is_long:
         held = one.evidence("threads on an SM, of those it holds", filled, "fraction", "threads", "blocks")
         evidence.insert(0, held)
         if not (one.bound > constants()["occupancy"]["busy_enough"] or is_contended(one)):
@@ -167,7 +180,8 @@ def occupancy(one: Situation) -> Pulled | None:
     facts = constants()["occupancy"]
     most, registers = one.get("theoretical"), one.get("registers")
     if not most > 0:
-        return None
+        left = falls_by(facts["unknown_gain"], facts["waiting"])
+        return Pulled(Effect({}, left), is_guess=True) if one.bound <= facts["busy_enough"] else None
     limit = _what_limits_blocks(one)
     evidence = [
         one.evidence("warps that fit on an SM, of its slots", most, "fraction", "theoretical"),

@@ -42,10 +42,13 @@ def tile_shared_memory(one: Situation) -> Pulled | None:
         is_seen = is_seen or (one.busy("l1") > 0.4 and one.busy("dram") < 0.3)
         if not is_seen and not one.kernel.busy:
             return Pulled(Effect({}, Left(*facts["unknown"])), evidence, is_guess=True)
+    if not is_seen and one.is_reduction and one.own_shared == 0 and not one.busy("dram") > facts["dram_of_a_tree"]:
+        return Pulled(Effect({}, Left(*facts["unknown"])), evidence, is_guess=True)  # its tree may be in global memory
     if not is_seen:
         return nothing("no data is seen to be read twice", *evidence)
     l2 = Left(*facts["l2_again" if one.uses_shared_memory else "l2"])
-    l1, requests = Left(*facts["l1"]), Left(*facts["l1" if one.is_gemm else "requests"])
+    is_of_l1 = one.is_gemm and one.busiest("l1", "lsu") > 0.5
+    l1, requests = (Left(*facts["of_products" if is_of_l1 else name]) for name in ("l1", "requests"))
     waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), facts["waiting"])
     effect = Effect({"l2": l2, "xbar": l2, "dram": l2, "l1": l1, "lsu": requests}, waits)
     return Pulled(effect, evidence, case="larger" if one.uses_shared_memory else "")
@@ -96,7 +99,8 @@ def pad_shared_memory(one: Situation) -> Pulled | None:
     facts = constants()["conflicts"]
     added, metrics = one.conflict_share
     if math.isnan(added):
-        return None
+        is_busy = one.uses_shared_memory and one.busiest("l1", "memory") > facts["busy"]
+        return Pulled(Effect({"l1": Left(*facts["unknown"])}), is_guess=True) if is_busy else None
     evidence = one.evidence("passes over shared memory that conflicts add", added, "fraction", *metrics)
     if added < facts["least"]:
         return nothing("few accesses conflict", evidence)

@@ -37,8 +37,8 @@ FROM_LIBRARIES = re.compile(
 
 ON_IN_A_TREE = 0.8
 """Largest mean share of active threads per warp in a tree reduction: half of them drop out at each step."""
-MOST_SMS = 192.0
-"""SMs of the largest GPU: a grid with no more blocks leaves the other SMs idle."""
+MOST_SMS, LEAST_SMS = 192.0, 10.0
+"""SMs of the largest and of a small GPU: bounds for the blocks per SM of a grid on an unknown GPU."""
 LEAST_OF_A_PRODUCT = 96.0
 """Fewest instructions per warp of a matrix product: two loads and a multiply-add for each of 32 pairs."""
 DRIVERS_SHARED_MEMORY = 1100.0
@@ -52,6 +52,10 @@ INTEGER = re.compile(
     r"(\s|\*|&|const|volatile|unsigned|signed|char|short|int|long|bool|u?int\d+_t|size_t|__restrict__)+"
 )
 """A list of parameters that are integers or pointers to integers."""
+POINTED_TO = (
+    (1.0, r"(un)?signed char|char|u?int8_t"), (2.0, r"__half|half|__nv_bfloat16|bfloat16|(unsigned )?short"),
+)  # fmt: skip
+"""Bytes of narrow types, and how parameters name them."""
 HISTOGRAM = re.compile(r"histo|bin_?count", re.IGNORECASE)
 ON_TENSOR_CORES = re.compile(
     r"tensorop|wmma|hmma|[hif]mma|mma_sync|16816|1688|s884|xmma(?!.*ffma)|nvjet|flash|fmha", re.IGNORECASE
@@ -115,6 +119,21 @@ class Situation:
             return 1.0 - self.get("idle")
         return known
 
+    @property
+    def least_blocks_per_sm(self) -> float:
+        """Blocks of the grid for each SM, at least."""
+        return self.get("blocks") / MOST_SMS if math.isnan(self.blocks_per_sm) else self.blocks_per_sm
+
+    @property
+    def filled(self) -> float:
+        """Threads on an SM, of those it holds."""
+        return self.threads_on_an_sm / self.threads_an_sm_holds
+
+    @property
+    def most_filled(self) -> float:
+        """Threads on an SM, of those it holds, at most: with the fewest SMs."""
+        return self.get("blocks") / LEAST_SMS * self.threads / self.threads_an_sm_holds
+
     @cached_property
     def threads(self) -> float:
         """Threads per block; NaN if unknown."""
@@ -137,10 +156,12 @@ class Situation:
 
     @cached_property
     def warps_per_scheduler(self) -> float:
-        """Mean active warps per scheduler, at four schedulers per SM."""
+        """Mean active warps per scheduler, at four schedulers per SM; at least those of one block if unknown."""
         direct = self.get("warps_per_sm")
         if math.isnan(direct):
             direct = self.get("achieved") * self.get("most_warps", 48.0)
+        if math.isnan(direct) and self.least_blocks_per_sm >= 1:
+            direct = self.threads / WARP
         return direct / 4.0
 
     @cached_property
@@ -238,6 +259,8 @@ class Situation:
             is_spread = ratio > constants()["coalesce"]["passes_per_request"]
             return (ratio if is_spread else 1.0), PASSES_OF_L1
         sm = self.kernel.busy.get("sm", NAN)
+        if math.isnan(passes) and self.is_gemm and not self.busy("dram") > 0.5 * self.busy("memory"):
+            passes = self.busy("memory")  # what a product reads again comes from L1
         if math.isnan(requests) and passes > 0.3 and sm > 0 and "issue" not in self.kernel.busy:
             ratio = 2 * passes / sm  # at least: the SM is as busy as the pipe that sends requests, or busier
             is_spread = ratio > 2 * constants()["coalesce"]["passes_per_request"]
@@ -260,7 +283,13 @@ class Situation:
         sectors = self.sectors_per("load")
         if 0 < sectors <= 16.5 and not self.excess[0] > constants()["widen"]["most_excess"]:
             return min(16.0, max(4.0, sectors)), True
-        return constants()["widen"]["unknown"], False
+        return self._width_by_types, False
+
+    @property
+    def _width_by_types(self) -> float:
+        """Bytes of the narrowest type that the parameters point to; a number in the middle where none is known."""
+        widths = [width for width, types in POINTED_TO if re.search(rf"\b({types}) ?\*", self.kernel.name)]
+        return min(widths, default=float(constants()["widen"]["unknown"]))
 
     @cached_property
     def memory_instructions(self) -> float:
@@ -405,6 +434,14 @@ class Situation:
     def loads_of_a_thread(self) -> float:
         """Global loads per thread; NaN if unknown."""
         return self.get("load_requests") / self.warps if self.warps > 0 else NAN
+
+    @property
+    def threads_loop(self) -> bool:
+        """True if a thread has work that others can share: many loads or, where they were not counted, a long life."""
+        facts, loads = constants()["blocks"], self.loads_of_a_thread
+        waves = self.get("waves", 1.0 if self.get("blocks") <= MOST_SMS else NAN)
+        life = self.kernel.time_ns / max(waves, 1.0)
+        return loads > float(facts["many_loads"]) or (math.isnan(loads) and life > facts["long_ns"])
 
     @cached_property
     def instructions_of_a_warp(self) -> float:

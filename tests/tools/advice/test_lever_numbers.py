@@ -82,6 +82,15 @@ class TestIsContended:
         assert [of(), of(busy=0.149), of(busy=0.15)] == [True, True, False]
         assert [of(latency=150), of(waves=1.0), of(waves=0.99)] == [False, True, False]
 
+    def test_by_the_warps_of_one_block_where_neither_occupancy_nor_sms_are_known(self) -> None:
+        def of(blocks: float, sm: float = 0.01) -> bool:
+            kernel = measured(busy={"sm": sm}, blocks=blocks)
+            for unknown in ("blocks_per_sm", "waves", "sm_count"):
+                del kernel.numbers[unknown]
+            return is_contended(Situation(kernel))
+
+        assert [of(192.0), of(191.0), of(192.0, sm=0.02)] == [True, False, False]
+
     def test_where_one_slice_of_l2_is_busy_and_the_others_are_not(self) -> None:
         def of(busiest: float, mean: float) -> bool:
             return is_contended(Situation(measured(busy={"l2": 0.9}, slice_busy=busiest, slice_mean=mean)))
@@ -125,6 +134,13 @@ class TestCoalescing:
         assert not is_pulled("coalesce", self.of(ideal=800 / (least - 0.001)))
         assert is_absent("coalesce", measured(busy={"l2": 0.9}))
 
+    def test_of_a_product_is_seen_by_a_memory_system_far_busier_than_the_sm(self) -> None:
+        busy = {"memory": 0.9, "sm": 0.2}
+        assert values(pulled("coalesce", measured("sgemm", busy=busy))) == [pytest.approx(9)]
+        assert is_absent("coalesce", measured("stencil", busy=busy))
+        assert is_absent("coalesce", measured("sgemm", busy={**busy, "dram": 0.5}))
+        assert is_absent("coalesce", measured("sgemm", busy={"memory": 0.9, "sm": 0.4}))
+
     def test_may_leave_dram_unchanged_where_only_passes_over_l1_are_known(self) -> None:
         found = pulled("coalesce", measured(busy={"l1": 0.9, "sm": 0.1, "dram": 0.2}))
         assert values(found) == [18]
@@ -163,6 +179,14 @@ class TestWiderAccesses:
         found = pulled("widen-accesses", measured(busy={"issue": 0.5}))
         assert (values(found), found.is_guess, found.uses_code) == ([], True, False)
         assert found.effect.work["lsu"][0] == pytest.approx(self.FACTS["unknown"] / 16)
+
+    def test_leave_fewer_passes_over_l1_where_a_type_is_narrower_than_4_bytes(self) -> None:
+        found = pulled("widen-accesses", measured("gemv(const __half *, float *)", busy={"l1": 0.9}))
+        assert found.effect.work["l1"] == pytest.approx(powers(2, self.FACTS["waiting"]))
+        assert found.effect.work["lsu"][0] == pytest.approx(2 / 16)
+        bytewise = pulled("widen-accesses", measured("gemv(const unsigned char *, __half *)", busy={"l1": 0.9}))
+        assert bytewise.effect.work["l1"] == pytest.approx(powers(4, self.FACTS["waiting"]))
+        assert "l1" not in pulled("widen-accesses", measured("gemv(const float *)", busy={"l1": 0.9})).effect.work
 
     def test_shorten_the_time_of_warps_that_wait_for_one_another(self) -> None:
         found = pulled("widen-accesses", measured(busy={"l2": 0.1}, **CONTENDED), self.NARROW)
@@ -382,6 +406,13 @@ class TestDivergence:
         assert not is_pulled("divergence", measured("kernel", lanes=32.0), remainders)
         assert not is_pulled("divergence", measured("reduce", lanes=32.0), code(IMAD=90, LDS=10))
 
+    def test_of_a_sum_whose_threads_were_not_counted_is_a_guess_unless_memory_is_busy(self) -> None:
+        found = pulled("divergence", measured("reduceNeighbored", busy={"sm": 0.4, "dram": self.FACTS["memory_busy"]}))
+        assert found.is_guess
+        assert found.effect.work["issue"] == found.effect.waiting == pytest.approx(self.FACTS["unknown_tree"])
+        assert is_absent("divergence", measured("reduce", busy={"dram": self.FACTS["memory_busy"] + 0.01}))
+        assert is_absent("divergence", measured("kernel", busy={"dram": 0.1}))
+
     def test_is_seen_by_warps_that_ended_where_threads_were_not_counted(self) -> None:
         facts = self.FACTS
         life = facts["long_blocks"] * constants()["blocks"]["start_ns"]
@@ -448,6 +479,9 @@ class TestTheBlock:
     FACTS = facts("blocks")
 
     def test_of_fewer_threads_than_a_warp_leaves_the_time_by_the_threads_that_whole_warps_bring(self) -> None:
+        def measured(*, time_ns: float = self.FACTS["long_ns"], **numbers: Any) -> MeasuredKernel:
+            return test_levers.measured(time_ns=time_ns, **numbers)
+
         found = pulled("block-size", measured(busy={"dram": 0.49}, threads=8.0))  # 2 blocks fit, an SM has 32
         assert found.effect.time == pytest.approx(powers(16, self.FACTS["whole_warps"]))
         assert values(found) == [8]
@@ -465,6 +499,12 @@ class TestTheBlock:
         found = pulled("block-size", kernel(self.FACTS["many_loads"] + 1))
         assert (found.effect.time, values(found)) == (pytest.approx(powers(2, self.FACTS["shared_out"])), [16])
         assert pulled("block-size", kernel(self.FACTS["many_loads"])).nothing
+
+    def test_of_few_threads_that_run_long_is_of_a_loop_where_loads_were_not_counted(self) -> None:
+        few = {"busy": {"dram": 0.1}, "threads": 16.0, "blocks_per_sm": 32.0, "waves": 1.0}
+        found = pulled("block-size", measured(time_ns=self.FACTS["long_ns"] + 1, **few))
+        assert found.effect.time == pytest.approx(powers(2, self.FACTS["shared_out"]))
+        assert pulled("block-size", measured(time_ns=self.FACTS["long_ns"], **few)).nothing
 
     def test_of_warps_that_wait_for_one_another_is_better_larger(self) -> None:
         def kernel(threads: float) -> MeasuredKernel:
@@ -541,9 +581,25 @@ class TestTheGrid:
     def test_of_fewer_blocks_than_sms_saves_until_the_blocks_or_memory_limit(
         self, per_sm: float, key: str, busy: float
     ) -> None:
-        found = pulled("grid-size", measured(busy={"l2": busy, "fma": 0.9}, blocks_per_sm=per_sm, waves=0.2))
+        kernel = measured(busy={"l2": busy, "fma": 0.9}, blocks_per_sm=per_sm, waves=0.2, threads=1024.0)
+        found = pulled("grid-size", kernel)
         assert found.effect.time == pytest.approx([max(busy / 0.9, per_sm**one) for one in self.FACTS[key]])
         assert values(found) == [per_sm]
+
+    def test_of_few_small_blocks_saves_by_the_threads_that_an_sm_holds(self) -> None:
+        found = pulled("grid-size", measured(busy={"fma": 0.1}, blocks_per_sm=0.5, waves=0.02, threads=64.0))
+        assert found.effect.time == pytest.approx(powers(1536 / 32, self.FACTS["split_little"]))
+
+    def test_of_an_unknown_gpu_is_far_too_small_where_the_smallest_gpu_would_hold_more(self) -> None:
+        def kernel(blocks: float, **more: Any) -> MeasuredKernel:
+            unknown = {"blocks_per_sm": math.nan, "sm_count": math.nan, "waves": math.nan, "idle": math.nan}
+            return measured(busy={"dram": 0.2}, threads=16.0, blocks=blocks, **unknown, **more)
+
+        found = pulled("grid-size", kernel(64.0))
+        assert values(found) == [pytest.approx(64 / 10 * 16 / 1536)]
+        assert found.effect.waiting == pytest.approx(powers(1536 / 102.4, self.FACTS["split_little"]))
+        assert not is_pulled("grid-size", kernel(9600.0))
+        assert not is_pulled("grid-size", kernel(64.0, time_ns=self.FACTS["short_ns"]))
 
     @pytest.mark.parametrize(("blocks", "idle", "per_sm"), [(1.0, 0.975, 0.025), (64.0, 0.4, 0.6), (193.0, 0.4, None)])
     def test_of_a_gpu_whose_sms_are_not_known_is_judged_by_those_that_worked(
@@ -671,10 +727,14 @@ class TestOccupancy:
         assert not is_pulled("occupancy", measured(theoretical=enough + 0.01))
         assert is_pulled("occupancy", measured(busy={"dram": busy}, theoretical=0.5))
         assert not is_pulled("occupancy", measured(busy={"dram": busy + 0.01}, theoretical=0.5))
-        unknown = measured()
-        del unknown.numbers["theoretical"]
-        assert is_absent("occupancy", unknown)
+        assert is_absent("occupancy", measured(theoretical=math.nan))
         assert is_absent("occupancy", measured(theoretical=0.0))
+
+    def test_is_a_guess_where_it_was_not_collected_and_nothing_is_at_its_roof(self) -> None:
+        found = pulled("occupancy", measured(busy={"sm": self.FACTS["busy_enough"]}, theoretical=math.nan))
+        assert found.is_guess
+        assert found.effect.waiting == pytest.approx(powers(self.FACTS["unknown_gain"], self.FACTS["waiting"]))
+        assert is_absent("occupancy", measured(busy={"sm": self.FACTS["busy_enough"] + 0.01}, theoretical=math.nan))
 
 
 class TestMoreInFlight:
@@ -840,8 +900,9 @@ class TestTilesInSharedMemory:
 
     def test_spare_requests_of_products_only_whose_neighbours_are_loaded_as_one(self) -> None:
         product = pulled("tile-shared-memory", measured("sgemm", busy={"lsu": 0.95}, l1_hit=0.7))
-        assert product.effect.work["lsu"] == pytest.approx(self.FACTS["l1"])
-        assert self.FACTS["requests"][1] == 1.0
+        assert product.effect.work["lsu"] == product.effect.work["l1"] == pytest.approx(self.FACTS["of_products"])
+        unseen = pulled("tile-shared-memory", measured("sgemm", busy={"sm": 0.95}, l1_hit=0.7))
+        assert unseen.effect.work["lsu"] == pytest.approx(self.FACTS["requests"])
 
     def test_bring_nothing_to_threads_that_read_one_value(self) -> None:
         def of(loads: float) -> MeasuredKernel:
@@ -874,6 +935,13 @@ class TestTilesInSharedMemory:
             True,
             {},
         )
+
+    def test_are_a_guess_for_a_sum_without_shared_memory_whose_tree_may_be_in_global_memory(self) -> None:
+        none = {"shared_static": 0.0, "shared_dynamic": 0.0, "l1_hit": 0.1}
+        found = pulled("tile-shared-memory", measured("reduceGmem", busy={"dram": 0.2}, **none))
+        assert (found.is_guess, found.effect.waiting) == (True, pytest.approx(self.FACTS["unknown"]))
+        assert pulled("tile-shared-memory", measured("copy", busy={"dram": 0.2}, **none)).nothing
+        assert pulled("tile-shared-memory", measured("reduceGmem", busy={"dram": 0.51}, **none)).nothing
 
     def test_bring_nothing_at_the_roof_of_dram(self) -> None:
         roof = self.FACTS["dram_at_roof"]
@@ -946,6 +1014,13 @@ class TestTilesInRegisters:
 
 class TestBankConflicts:
     FACTS = facts("conflicts")
+
+    def test_that_were_not_counted_are_a_guess_where_shared_memory_may_keep_l1_busy(self) -> None:
+        shared = {"shared_static": 4096.0, "shared_dynamic": 0.0}
+        found = pulled("pad-shared-memory", measured(busy={"l1": self.FACTS["busy"] + 0.01}, **shared))
+        assert (found.is_guess, found.effect.work) == (True, {"l1": pytest.approx(self.FACTS["unknown"])})
+        assert is_absent("pad-shared-memory", measured(busy={"l1": self.FACTS["busy"]}, **shared))
+        assert is_absent("pad-shared-memory", measured(busy={"l1": 0.9}, shared_static=0.0, shared_dynamic=0.0))
 
     def test_save_passes_over_l1_in_proportion_to_those_of_shared_memory(self) -> None:
         numbers = {"shared_wavefronts": 1000.0, "shared_wavefronts_ideal": 200.0}
