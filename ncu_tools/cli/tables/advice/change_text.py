@@ -61,11 +61,11 @@ def change_lines(changes: Sequence[KernelChangeAdvice], width: int) -> Iterator[
         yield ""
         yield from paragraph(f"{title_of(one)}: {_times(one)} a launch, {brought(one)}", width)
         for pulled in one.pulled:
-            yield from hanging("  pulled", f"{pulled.lever}: {_values(pulled)}; {said(one, pulled)}", width)
+            yield from hanging("  pulled", f"{pulled.lever}: {values_of(pulled)}; {said(one, pulled)}", width)
         if not one.pulled:
             yield from hanging("  pulled", NONE_SEEN, width)
         for harmed in one.harmed:
-            yield from hanging("  worse ", f"{harmed.lever}: {_values(harmed)}", width)
+            yield from hanging("  worse ", f"{harmed.lever}: {values_of(harmed)}", width)
         yield from hanging("  next  ", next_of(one), width)
 
 
@@ -84,7 +84,8 @@ def brought(one: KernelChangeAdvice) -> str:
     return f"{percent(one.brought)} saved" if one.brought >= 0 else f"{percent(-one.brought)} longer"
 
 
-def _values(pulled: PulledLever) -> str:
+def values_of(pulled: PulledLever) -> str:
+    """The sign of a lever with its values before and after."""
     before, after = (
         percent(one) if pulled.unit == "fraction" else digits(one) for one in (pulled.before, pulled.after)
     )

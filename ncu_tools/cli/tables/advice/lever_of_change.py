@@ -11,13 +11,14 @@ from ncu_launch.errors import NcuBenchError
 from ncu_tools.advice.advise import Advice, advise
 from ncu_tools.advice.code_of_run import instructions_for_levers
 from ncu_tools.advice.pulled_levers import KernelChangeAdvice, PulledLever, paired
-from ncu_tools.cli.tables.advice.change_text import brought, next_of, said, title_of
+from ncu_tools.cli.tables.advice.change_text import brought, next_of, said, title_of, values_of
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.view.kernel_view import has_counters
 from ncu_tools.runs.loading import load
 
 MOST_LAUNCHES = 20_000
 """Runs with more launches get no line on levers, which needs another pass over every launch."""
+HARMED_SHOWN = 2
 WORTH_SAYING = 0.02
 """Least change of a kernel's time."""
 
@@ -28,7 +29,7 @@ def lever_of_change(base: str, new: str) -> tuple[str, str] | None:
     if before is None or after is None:
         return None
     changes = paired(before.kernels, after.kernels, (normalised_name, normalised_name))
-    seen = [one for one in changes if one.pulled and abs(one.brought) >= WORTH_SAYING]
+    seen = [one for one in changes if (one.pulled or _got_worse(one)) and abs(one.brought) >= WORTH_SAYING]
     most = max(seen, key=lambda one: abs(one.brought) * one.old.kernel.total_ns, default=None)
     if most is None:
         return None
@@ -48,10 +49,17 @@ def _counted(name: str) -> Advice | None:
     return advise(launches, instructions_for_levers(name, launches.column_names)[0])
 
 
+def _got_worse(one: KernelChangeAdvice) -> bool:
+    return one.brought < 0 and bool(one.harmed)
+
+
 def _line(one: KernelChangeAdvice) -> str:
-    each = min(one.pulled, key=lambda each: _off(one, each))
-    pulled = f"{each.lever} ({said(one, each)})"
-    return f"lever pulled on {title_of(one)}: {pulled}; {brought(one)}. Next: {next_of(one)}. More:"
+    if _got_worse(one):
+        why = f"worse on {title_of(one)}: {', '.join(values_of(each) for each in one.harmed[:HARMED_SHOWN])}"
+    else:
+        each = min(one.pulled, key=lambda each: _off(one, each))
+        why = f"lever pulled on {title_of(one)}: {each.lever} ({said(one, each)})"
+    return f"{why}; {brought(one)}. Next: {next_of(one)}. More:"
 
 
 def _off(one: KernelChangeAdvice, each: PulledLever) -> float:
