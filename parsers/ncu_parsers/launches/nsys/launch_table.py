@@ -19,14 +19,14 @@ from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema import arrays
 from ncu_parsers.timelines.activity.activity import MISSING, OPERATION_KINDS, Codes, Integers
-from ncu_parsers.timelines.nsys.devices import Devices
+from ncu_parsers.timelines.nsys.devices import Known
 
 SOURCE = "nsys"
 CAPTURED_IN = "capture_nvtx_path"
 
 
 def launch_table(
-    name: str, operations: TracedOperations, thread: Integers, sites: CallSites | None, devices: Devices,
+    name: str, operations: TracedOperations, thread: Integers, sites: CallSites | None, gpu: Known,
     kept: Sequence[str] = (), formulas: Mapping[str, Formula] = NONE_OWN,
 ) -> pa.Table:  # fmt: skip
     """Build the table of operations: the contract's columns, then the columns of timelines.
@@ -34,7 +34,7 @@ def launch_table(
     `thread` is the serialised id of the launching thread; `sites` are None without ranges. Operator columns without a
     value are left out, except the columns in `kept`. `formulas` are the user's own.
     """
-    rows, gpu = len(operations), devices.of(operations.process, operations.device)
+    rows = len(operations)
     done = None if sites is None else _work_done(operations, sites, formulas)
     known = {
         **(done.contract_columns() if done else {}),

@@ -27,7 +27,7 @@ from ncu_parsers.launches.nsys.api_calls import ApiCallIndex, LaunchingCalls
 from ncu_parsers.launches.nsys.call_sites import CallSites, nested, open_paths
 from ncu_parsers.launches.nsys.launch_table import CAPTURED_IN, SOURCE, launch_table
 from ncu_parsers.launches.nsys.nvtx import NvtxRanges, read_ranges, sampled_operators
-from ncu_parsers.launches.nsys.operations import OperationReader, TracedOperations, overlaps
+from ncu_parsers.launches.nsys.operations import OperationReader, TracedOperations
 from ncu_parsers.launches.operation_columns import column
 from ncu_parsers.launches.sampled_columns import SampledColumns
 from ncu_parsers.report_data import report
@@ -197,7 +197,6 @@ class _Timeline:
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
         self.has_sizes |= self._ranges is not None and self._ranges.has_sizes
         self._nodes = cuda_graphs.GraphNodes(database)
-        self._overlaps = overlaps(database)
         self._devices = read_devices(database)
         self._samples = SampledColumns(read_gpu_metrics(database) if ranges else SampledActivity())
         self._locations = python_backtraces.locations_of_backtraces(database, strings) if ranges else {}
@@ -220,18 +219,19 @@ class _Timeline:
             operations, calls = batch.operations, batch.calls
             sites = None if batch.ranges is None else _sites(batch, batch.ranges)
             self.account.add(operations, calls, sites)
-            table = launch_table(name, operations, calls.thread, sites, self._devices, kept, self._own)
+            gpu = self._devices.of(operations.process, operations.device)
+            table = launch_table(name, operations, calls.thread, sites, gpu, kept, self._own)
             for own, unit, values in self._beside(operations, calls):
                 table = table.append_column(*column(own, values, unit))
-            place = self._devices.places(operations.process, operations.device)
-            yield self._samples.beside(table, operations.start, operations.end, place)
+            yield self._samples.beside(table, operations.start, operations.end, gpu.place)
         if not self.account.rows:
             raise _no_gpu_work(self._database, name, self._ranges)
 
     def _beside(self, operations: TracedOperations, calls: LaunchingCalls) -> Iterator[tuple[str, str, pa.Array]]:
         """Name, unit and values of columns: times alone, if any overlap, and lines of Python, if known."""
-        if self._overlaps:
-            overlapped, is_timed = self._overlaps.during(operations), operations.end >= operations.start
+        overlaps = self._operations.overlaps
+        if overlaps:
+            overlapped, is_timed = overlaps.during(operations), operations.end >= operations.start
             yield "exclusive_ns", "ns", arrays.whole(operations.end - operations.start - overlapped, is_timed)
             yield "overlapped_ns", "ns", arrays.whole(overlapped, is_timed)
         if self._locations:

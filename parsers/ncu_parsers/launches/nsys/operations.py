@@ -21,6 +21,7 @@ from ncu_parsers.timelines.activity.activity import (
     GpuOperations,
     Integers,
     columns_of,
+    narrow,
 )
 from ncu_parsers.timelines.activity.operation_times import ImpossibleEnd, Overlaps, cut, impossible_ends_of, named
 from ncu_parsers.timelines.nsys.database import Database, RowBlock
@@ -59,7 +60,8 @@ class OperationReader:
     """Every kernel, copy, memset and graph launch of a timeline that has a start.
 
     `startless` counts operations without a start, `lost` operations whose start and end are 0: their measurement was
-    lost. `impossible` are operations cut at the start of the next operation on their stream, with their names.
+    lost. `impossible` are operations cut at the start of the next operation on their stream, with their names. The
+    times of all operations are read first, for their `overlaps`.
     """
 
     def __init__(self, database: Database, strings: dict[int, str]) -> None:
@@ -68,10 +70,12 @@ class OperationReader:
         self._database, self._strings = database, strings
         self._copies = _copy_kinds(database)
         self._names: dict[str, int] = {}
+        self._blocks: list[tuple[int, int, RowBlock]] = []
+        self.overlaps = Overlaps(self._times())
 
     def batches(self, rows: int | None = None) -> Iterator[TracedOperations]:
         """Operations ordered by start, in batches of about `rows`; in one batch if that is None."""
-        blocks = sorted(self._blocks(), key=lambda one: one[0])
+        blocks = sorted(self._blocks, key=lambda one: one[0])
         waiting = self._read([])
         begun = 0
         for place in range(1, len(blocks) + 1):
@@ -89,16 +93,24 @@ class OperationReader:
                 yield self._operations({name: values[order[:ready]] for name, values in waiting.items()})
             waiting = {name: values[order[ready:]] for name, values in waiting.items()}
 
-    def _blocks(self) -> Iterator[tuple[int, int, RowBlock]]:
-        """The smallest start, the kind and the rows of each block; blocks without any start are only counted."""
-        start = """CASE typeof("start") WHEN 'integer' THEN "start" END"""
+    def _times(self) -> GpuOperations:
+        """When all operations ran. Notes the kind, the rows and the smallest start of each block that has any."""
+        parts = []
         for kind, table in ACTIVITIES.items():
-            value = start if "start" in self._database.columns(table) else "NULL"
-            for block, least in self._database.blocks(table, value):
-                if least is None:
-                    self.startless += block.rows
+            for block, part in self._database.integer_blocks(table, *OF_TIMES.values()):
+                has_start = part["start"] != MISSING
+                if has_start.any():
+                    self._blocks.append((int(part["start"][has_start].min()), kind, block))
                 else:
-                    yield least, kind, block
+                    self.startless += block.rows
+                timed = np.flatnonzero(has_start & (part["end"] >= part["start"]) & (part["end"] != 0))
+                if len(timed):
+                    known = {**_renamed(part, OF_TIMES), "kind": np.full(block.rows, kind)}
+                    parts.append({name: narrow(values[timed]) for name, values in known.items()})
+        none = np.zeros(0, np.int8)
+        columns = {name: np.concatenate([none, *(part.pop(name) for part in parts)]) for name in ("kind", *OF_TIMES)}
+        operations = columns_of(GpuOperations, columns)
+        return cut(operations, impossible_ends_of(operations))
 
     def _read(self, blocks: list[tuple[int, int, RowBlock]]) -> dict[str, Integers]:
         """The fields of all rows in `blocks` that have a start, with their `kind` and their `row` in its table."""
@@ -141,18 +153,6 @@ class OperationReader:
         if kind == MEMSET:
             return "[CUDA memset]"
         return f"[CUDA graph{'' if number == MISSING else f' {number}'}]"
-
-
-def overlaps(database: Database) -> Overlaps:
-    """The moments in which two operations of a timeline or more ran on a GPU."""
-    parts = []
-    for kind, table in ACTIVITIES.items():
-        for _, part in database.integer_blocks(table, *OF_TIMES.values()):
-            timed = (part["start"] != MISSING) & (part["end"] >= part["start"]) & (part["end"] != 0)
-            parts.append({"kind": np.full(int(timed.sum()), kind), **{name: part[name][timed] for name in part}})
-    columns = _stacked(*parts) if parts else dict.fromkeys(("kind", *OF_TIMES.values()), np.empty(0, np.int64))
-    operations = columns_of(GpuOperations, {"kind": columns["kind"], **_renamed(columns, OF_TIMES)})
-    return Overlaps(cut(operations, impossible_ends_of(operations)))
 
 
 def _renamed(columns: dict[str, Integers], titles: dict[str, str]) -> dict[str, Integers]:

@@ -109,19 +109,6 @@ class Database:
         (count,) = self._connection.execute(f'SELECT count(*) FROM "{table}" NOT INDEXED').fetchone()  # noqa: S608
         return int(count)
 
-    def blocks(self, table: str, value: str) -> Iterator[tuple[RowBlock, int | None]]:
-        """All rows of a table in blocks, each with the minimum of `value` (SQL); None if that is null."""
-        after = MISSING
-        while table in self.tables:
-            rows = f"""SELECT rowid AS number, {value} AS value FROM "{table}" NOT INDEXED WHERE rowid > {after}
-                ORDER BY rowid LIMIT {ROWS_OF_A_BLOCK}"""  # noqa: S608
-            query = f"SELECT count(*), max(number), min(value) FROM ({rows})"  # noqa: S608
-            count, last, least = (column[0].as_py() for column in self._arrow(query, 1))
-            if not count:
-                return
-            yield _next_block(after, last, count), least
-            after = last
-
     def last_row(self, table: str) -> int:
         """The greatest rowid of a table; 0 if it has no rows, or is absent."""
         return self._arrow(f'SELECT max(rowid) FROM "{table}"')[0][0].as_py() or 0 if table in self.tables else 0  # noqa: S608

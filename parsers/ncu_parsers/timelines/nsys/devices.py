@@ -24,13 +24,22 @@ class TracedGpu:
 
 @dataclass
 class Known:
-    """The GPU of each operation: `code` (int64, one per operation) indexes the lists."""
+    """The GPU of each operation: `code` (int64, one per operation) indexes the lists.
+
+    `places` are the GPUs' ids; `MISSING` for a GPU that is not described.
+    """
 
     code: Integers
     names: list[str | None] = field(default_factory=list)
     chips: list[str | None] = field(default_factory=list)
     compute_capabilities: list[str | None] = field(default_factory=list)
     uuids: list[str | None] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+    @property
+    def place(self) -> Integers:
+        """The id of each operation's GPU."""
+        return np.array(self.places, np.int64)[self.code]
 
 
 @dataclass
@@ -54,19 +63,14 @@ class Devices:
         result = Known(code.astype(np.int64))
         for pair in pairs.tolist():
             one, number = int(processes[pair // len(numbers)]), int(numbers[pair % len(numbers)])
-            gpu = self.gpus.get(self._place(one, number)) or TracedGpu(None, None, None)
+            place = self._place(one, number)
+            gpu = self.gpus.get(place) or TracedGpu(None, None, None)
+            result.places.append(place if place in self.gpus else MISSING)
             result.names.append(gpu.name)
             result.chips.append(gpu.chip)
             result.compute_capabilities.append(gpu.compute_capability)
             result.uuids.append(gpu.uuid)
         return result
-
-    def places(self, process: Integers, device: Integers) -> Integers:
-        """The GPU's id for each pair of process and CUDA device number (int64); `MISSING` for a GPU not described."""
-        pairs, code = np.unique(np.stack([process, device]), axis=1, return_inverse=True)
-        places = [self._place(one, number) for one, number in pairs.T.tolist()]
-        known = np.array([place if place in self.gpus else MISSING for place in places], np.int64)
-        return known[code.reshape(-1)]
 
     def numbers(self, gpus: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
         """The GPU's id of each process and CUDA device number."""
