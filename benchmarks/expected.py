@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.expected_carried import carried
 from benchmarks.expected_picture import Pair, draw
-from benchmarks.fit_expected import READERS, left_out, type_and_rest
+from benchmarks.fit_expected import READERS, family_in, fitted_without, machines_left_out, type_and_rest
 from benchmarks.measured_operators import MACHINE, traced_operators
 from benchmarks.measured_times import framework_times, gemm_times, least_of
 from ncu_tools.ceilings.machine_files import find_machine
@@ -154,11 +154,11 @@ def of_gpus_left_out() -> Iterator[str]:
     """The tables of GPUs left out, and of families; the picture has the GPUs left out with siblings at hand."""
     learnt, pictures = shipped(), dict[str, Pair]()
     for name, title in PANELS.items():
-        everything = [(one, left_out(learnt, one)) for one in READERS[name]()]
+        found = list(machines_left_out(learnt, READERS[name]()))
         for basis, words in TITLES.items():
             rows = [
-                judged(one, expected[basis], learnt.unknown.get((name, basis, one.dtype), ()))
-                for one, expected in everything if basis in expected
+                judged(one, expected, learnt.unknown.get((name, basis, one.dtype), ()))
+                for use, one, expected in found if use == basis
             ]  # fmt: skip
             yield from tables(f"{name}: {words}", rows)
             if basis == KIN:
@@ -180,14 +180,9 @@ def after_learning() -> Iterator[str]:
         "| | times | median | p90 | median before | p90 before |\n|---|---:|---:|---:|---:|---:|"
     )
     learnt, kind = shipped(), KINDS["gemm"]
-    for one in gemm_times():
-        if one.dtype != "bf16":
-            continue
-        machine = find_machine(one.machine)
-        family = family_of(machine)
-        rest = learnt.without(
-            entry.machine for entry in learnt.entries if family_of(find_machine(entry.machine)) == family
-        )
+    times = [one for one in gemm_times() if one.dtype == "bf16"]
+    for one in times:
+        machine, rest = find_machine(one.machine), fitted_without(learnt, times, family_in(times, one))
         basis = rest.basis("gemm", machine, "bf16")
         before = np.abs(expected_us(kind, basis.logs, basis.corrections, one.measured) / one.measured.time_us - 1)
         draws = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,8 +34,6 @@ from ncu_tools.model.expected_time.learning import (
     unseen,
 )
 from ncu_tools.model.expected_time.learnt_times import (
-    FAMILIES,
-    KIN,
     PHYSICS,
     SHIPPED,
     Learnt,
@@ -71,6 +69,9 @@ OF_FP32 += "benchmarks/fit_expected.py: do not edit."
 WIDER = 1.15
 """Factor on the interval for GPUs without measured times: the left-out GPUs that it derives from are few families."""
 
+LeftOut = tuple[str, MeasuredTimes, Floats]
+"""The basis of expected times, the measured times, and those expected by a fit that has not seen them."""
+
 
 def fitted_kind(name: str) -> Learnt:
     """Fit everything for one kind of operators."""
@@ -99,11 +100,10 @@ def spreads_of_unknown(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> d
     each time does, as two families have few models and slow hosts.
     """
     pairs: dict[tuple[str, str, str], dict[str, list[Floats]]] = {}
-    for one in everything:
-        for basis, expected in left_out(learnt, one).items():
-            families = pairs.setdefault((one.kind, basis, "bf16" if basis == PHYSICS else one.dtype), {})
-            family = family_of(find_machine(one.machine)) if one.kind != "model" else ""
-            families.setdefault(family, []).append(np.array([expected, one.measured.time_us]))
+    for basis, one, expected in [*machines_left_out(learnt, everything), *types_left_out(learnt, everything)]:
+        families = pairs.setdefault((one.kind, basis, "bf16" if basis == PHYSICS else one.dtype), {})
+        family = family_of(find_machine(one.machine)) if one.kind != "model" else ""
+        families.setdefault(family, []).append(np.array([expected, one.measured.time_us]))
     found = {}
     for key, families in pairs.items():
         each = [np.concatenate(times, axis=1) for times in families.values()]
@@ -113,23 +113,39 @@ def spreads_of_unknown(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> d
     return found
 
 
-def left_out(learnt: Learnt, one: MeasuredTimes) -> dict[str, Floats]:
-    """Expected times of a machine, fitted without it and without its family."""
-    machine = find_machine(one.machine)
-    kind = KINDS[one.kind]
-    family = {entry.machine for entry in learnt.entries if family_of(find_machine(entry.machine)) == family_of(machine)}
-    found = {}
-    for basis, out in ((KIN, {one.machine}), (FAMILIES, family)):
-        rest = learnt.without(out)
-        if any((entry.kind, entry.dtype) == (one.kind, one.dtype) for entry in rest.entries):
-            use = rest.basis(one.kind, machine, *type_and_rest(one.dtype))
-            if use.kind == basis:
-                found[basis] = expected_us(kind, use.logs, use.corrections, one.measured)
-    if not one.dtype.startswith("bf16") and one.kind not in SOURCES:
-        others = tuple(e for e in learnt.entries if (e.kind, e.dtype) != (one.kind, one.dtype))
-        use = replace(learnt, entries=others).basis(one.kind, machine, *type_and_rest(one.dtype))
-        found[PHYSICS] = expected_us(kind, use.logs, None, one.measured)
-    return found
+def machines_left_out(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> Iterator[LeftOut]:
+    """Each machine left out alone, and with its family."""
+    for times in by_kind_and_type(everything).values():
+        for out in dict.fromkeys(out for one in times for out in (frozenset({one.machine}), family_in(times, one))):
+            rest = fitted_without(learnt, times, out)
+            for one in times:
+                if one.machine in out and rest.entries:
+                    use = rest.basis(one.kind, find_machine(one.machine), *type_and_rest(one.dtype))
+                    yield use.kind, one, expected_us(KINDS[one.kind], use.logs, use.corrections, one.measured)
+
+
+def family_in(times: Sequence[MeasuredTimes], of: MeasuredTimes) -> frozenset[str]:
+    """The measured machines of the same family."""
+    family = family_of(find_machine(of.machine))
+    return frozenset(one.machine for one in times if family_of(find_machine(one.machine)) == family)
+
+
+def fitted_without(learnt: Learnt, times: Sequence[MeasuredTimes], out: Collection[str]) -> Learnt:
+    """The other machines' entries of a kind and type; the corrections that machines share are fitted without `out`."""
+    rest = [one for one in times if one.machine not in out]
+    known = {(entry.kind, entry.dtype, entry.machine): entry for entry in learnt.entries}
+    kept = [known[one.kind, one.dtype, one.machine] for one in rest]
+    fits = fit_corrections(rest, [entry.logs for entry in kept]) if rest else []
+    return Learnt(tuple(replace(entry, corrections=fit.corrections) for entry, fit in zip(kept, fits, strict=True)))
+
+
+def types_left_out(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> Iterator[LeftOut]:
+    """Each type left out on machines whose BF16 is known, without corrections, as these are of a type."""
+    for one in everything:
+        if not one.dtype.startswith("bf16") and one.kind not in SOURCES:
+            others = tuple(e for e in learnt.entries if (e.kind, e.dtype) != (one.kind, one.dtype))
+            use = Learnt(others).basis(one.kind, find_machine(one.machine), *type_and_rest(one.dtype))
+            yield PHYSICS, one, expected_us(KINDS[one.kind], use.logs, None, one.measured)
 
 
 def type_and_rest(name: str) -> tuple[str, str]:
