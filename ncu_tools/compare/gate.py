@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ncu_launch.errors import WrongUsage, near_names
 
-from ncu_tools.kernels.names.readable_names import readable_name
+from ncu_tools.kernels.names.readable_names import has_text, readable_name
 from ncu_tools.numbers.change import NOT_SHOWN, SAME, Change, Refusal, Subject, Subjects, sentence, shortened
 from ncu_tools.numbers.number_format import counted, plural
 
@@ -176,7 +176,9 @@ def exit_code(outcomes: Iterable[GateOutcome]) -> int:
 
 
 def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOutcome:
-    found = [one for one in subjects.every if gate.pattern is None or any(map(gate.pattern.search, one.names))]
+    found = [
+        one for one in subjects.every if gate.pattern is None or any(has_text(name, gate.pattern) for name in one.names)
+    ]
     why_not = [_why_not(gate, one) for one in found]
     held = [one for one, why in zip(found, why_not, strict=True) if not why]
     not_gated = [

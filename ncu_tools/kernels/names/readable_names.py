@@ -83,8 +83,13 @@ def _is_short(name: str) -> bool:
 
 
 def is_called(full: str, patterns: Iterable[re.Pattern[str]]) -> bool:
-    """True if one of the patterns is in the full name of a kernel, or in its readable name."""
-    return any(one.search(full) or one.search(readable_name(full)) for one in patterns)
+    """True if one of the patterns, or its text as written, is in the full name of a kernel or its readable name."""
+    return any(has_text(full, one) or has_text(readable_name(full), one) for one in patterns)
+
+
+def has_text(name: str, pattern: re.Pattern[str]) -> bool:
+    """True if a pattern, or its text as written, is in a name: "f(int *)" is no pattern of itself."""
+    return pattern.search(name) is not None or pattern.pattern in name
 
 
 def called(fulls: Iterable[str], patterns: Sequence[re.Pattern[str]]) -> set[str]:

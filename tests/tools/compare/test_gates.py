@@ -125,6 +125,9 @@ class TestTheLimit:
     def test_is_passed_up_to_and_with_itself(self, new: float, outcome: str) -> None:
         assert of_each("kernel:k:time>5%", subject("k", 100, new)).outcome == outcome
 
+    def test_holds_a_kernel_by_its_full_name_as_it_is_written(self) -> None:
+        assert of_each("kernel:f(int *):time>5%", subject("f(int *)", 100, 120)).outcome == "tripped"
+
     def test_of_a_change_that_passes_names_the_largest(self) -> None:
         found = of_each("kernel:.:time>5%", subject("a", 100, 101), subject("b", 100, 104), subject("c", 100, 50))
         assert found.reason == "3 kernels, at most b: time 100 ns -> 104 ns: +4.0 %, noise not known"

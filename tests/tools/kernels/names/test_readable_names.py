@@ -133,6 +133,12 @@ def test_a_pattern_in_full_names_goes_before_one_in_readable_names() -> None:
     assert called(names, [re.compile("mul")]) == set()
 
 
+def test_a_kernel_is_called_by_its_name_as_it_is_written_with_the_signs_that_patterns_have() -> None:
+    names = ["void sum<(int)4>(float *, float *)", "sum(float *)", "void sum<(int)8>(float *, float *)"]
+    assert called(names, [re.compile(names[0])]) == {names[0]}
+    assert called(names, [re.compile("sum(float *)")]) == {names[1]}
+
+
 @given(names_of_any_kind)
 def test_a_single_kernel_has_its_readable_name(full: str) -> None:
     assert distinct_names([full]) == {full: readable_name(full)}
