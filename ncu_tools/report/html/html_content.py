@@ -244,7 +244,7 @@ def _time_by_bound(kernels: list[Hotspot]) -> list[dict[str, Any]]:
 
     A roof of which a kernel reaches less than `BOUND_FROM` does not bound it.
     """
-    units = {unit_title(unit): unit for unit in (*UNIT_COLUMNS, "dram")}
+    units = {unit_title(unit): unit for unit in (*UNIT_COLUMNS, "dram")} | {"SM": "sm", "memory": "memory"}
     shares: dict[str, float] = {}
     for kernel in kernels:
         is_far = kernel.bound_fraction is not None and kernel.bound_fraction < BOUND_FROM

@@ -168,6 +168,18 @@ class TestTheContent:
             ("no roof (below 60 % of each)", 0.75), ("DRAM", 0.25),
         ]  # fmt: skip
 
+    def test_tells_time_bound_by_sms_memory_and_latency_apart_by_colour(self) -> None:
+        peak = "avg.pct_of_peak_sustained_elapsed"
+        sm, memory = f"sm__throughput.{peak}", f"gpu__compute_memory_throughput.{peak}"
+        busy = {"a": (80.0, 20.0), "b": (20.0, 80.0), "c": (20.0, 20.0)}
+        launches = [
+            launch(name, {sm: metric(one, "%"), memory: metric(other, "%")}, ns=10.0)
+            for name, (one, other) in busy.items()
+        ]
+        (bounds,) = content([ReportedRun("run", table(*launches))])["bounds"]
+        assert {one["title"]: one["unit"] for one in bounds} == {"SM": "sm", "memory": "memory", "latency": None}
+        assert all(f".unit-{one['unit']} {{" in asset("report.css") for one in bounds if one["unit"])
+
     def test_names_the_levels_with_bytes_and_the_positions_of_kernels(self) -> None:
         found = content([three_kernels()])
         assert [level["name"] for level in found["levels"]] == ["dram", "l2"]
