@@ -10,9 +10,10 @@ from ncu_launch.workload.meta_device_process import expectations_of
 from ncu_launch.workload_spec import Workload
 
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.compare.compare_kernels import ComparedKernel, compare, require_comparable
+from ncu_tools.compare.compare_kernels import ComparedKernel, NotComparable, compare, require_comparable
 from ncu_tools.compare.comparison_sums import signature_sums_of_run
 from ncu_tools.compare.run_conditions import conditions_of
+from ncu_tools.kernels.names.distinct_names import distinct_names
 from ncu_tools.model.expected.estimate import estimates, one_by_one
 from ncu_tools.numbers.change import verdict, verdict_text
 from ncu_tools.report.columns.registry import column, columns
@@ -41,10 +42,15 @@ def compared(base: Run, new: Run, *, anyway: bool) -> TableView:
         conditions_of(sums[1].observed, manifest_of(new.name)),
     )
     if not anyway:
-        require_comparable(*conditions, (base.name, new.name))
+        try:
+            require_comparable(*conditions, (base.name, new.name))
+        except NotComparable as error:
+            raise NotComparable(error.what, error.cause, "To compare them all the same: anyway=True.") from None
     found = compare(*sums, conditions, sums_anyway=anyway)
     rows = [_row(kernel) for kernel in (*found.kernels, found.total)]
-    shown = rows if len(rows) <= ROWS_SHOWN else [*rows[: ROWS_SHOWN - 1], rows[-1]]
+    names = distinct_names([str(row["kernel"]) for row in rows[:-1]])
+    rows_shown = rows if len(rows) <= ROWS_SHOWN else [*rows[: ROWS_SHOWN - 1], rows[-1]]
+    shown = [{**row, "kernel": names.get(str(row["kernel"]), row["kernel"])} for row in rows_shown]
     left = len(rows) - len(shown)
     notes = [*([f"{left:,} more kernel{'s' * (left > 1)} in .table"] if left else []), PER_LAUNCH, *found.notes]
     return TableView(rows, Table("compare", COMPARED, shown, list(dict.fromkeys(notes))))

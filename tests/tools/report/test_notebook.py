@@ -184,7 +184,7 @@ class TestInside:
             inside.source(view="colour")
         with pytest.raises(WrongUsage, match="Use one of: samples, executed, sectors, conflicts"):
             inside.source(by="fame")
-        with pytest.raises(NcuBenchError, match="No instructions are left"):
+        with pytest.raises(NcuBenchError, match="no instructions of the kernel"):
             inside.source("gemm")
 
 
@@ -262,6 +262,13 @@ class TestCompare:
         assert "+100.0 %" in repr(view)
         assert "+100.0 %" in view._repr_html_()
 
+    def test_shows_kernels_by_their_short_names_and_has_full_ones_in_the_table(self) -> None:
+        run = ncu_tools.load(SAMPLES / "d01-wide-raw.csv")
+        view = run.compare(run)
+        assert "gemm bf16 128x256x32 tn " in repr(view)
+        assert "void cutlass" not in repr(view)
+        assert [name for name in view.table["kernel"] if name.startswith("void cutlass")]
+
     def test_has_no_time_of_a_kernel_in_the_run_that_lacks_it(self, tmp_path: Path) -> None:
         for name, kernel in (("before", "old"), ("after", "young")):
             (tmp_path / name).mkdir()
@@ -277,8 +284,9 @@ class TestCompare:
             (tmp_path / name).mkdir()
             kept(tmp_path / name, launch("k", ns=5, capability=capability))
         before, after = (ncu_tools.load(tmp_path / name) for name in ("before", "after"))
-        with pytest.raises(NcuBenchError, match="compute capability"):
+        with pytest.raises(NcuBenchError, match=r"compute capability.*all the same: anyway=True") as refused:
             before.compare(after)
+        assert "--" not in str(refused.value)  # no option of the command line
         assert len(before.compare(after, anyway=True).table) == 2
 
     def test_refuses_the_name_of_a_run_and_says_how_to_load_it(self) -> None:
