@@ -186,6 +186,14 @@ class TestReadingInParts:
         table, _, _ = streamed(database(tmp_path / "t.sqlite", {KERNELS: launches, CALLS: calls, RANGES: ranges}))
         assert sum(value or 0 for value in table.column("operator_flops").to_pylist()) == 2 * 8 * 4 * 2
 
+    def test_cuts_an_end_that_cannot_be_where_the_next_operation_of_its_stream_is_in_a_later_part(
+        self, tmp_path: Path
+    ) -> None:
+        others = [kernel(10 * at, at, streamId=8) for at in range(2, 60)]
+        launches = [kernel(5, 1, end=9_000_000), *others, kernel(700, 99)]
+        table = assert_same_in_parts(database(tmp_path / "t.sqlite", {KERNELS: launches}))
+        assert table.column("end_ns")[0].as_py() == 700
+
     def test_of_a_timeline_without_gpu_work_counts_its_ranges(self, tmp_path: Path) -> None:
         path = database(tmp_path / "t.sqlite", {RANGES: [pushed(f"r{at}", at, at + 1) for at in range(30)]})
         with pytest.raises(nsys_sqlite.NoGpuWork, match="30 NVTX ranges"):

@@ -269,7 +269,7 @@ class _Timeline:
             *_absences(database, account, self._devices),
             *(_call_notes(database, account) if self._with_ranges else [WITHOUT_SIZES] if self._kept else []),
             *_graph_notes(database, account, has_ranges=self._with_ranges),
-            *impossible_notes(self._operations.impossible),
+            *impossible_notes(sorted(self._operations.impossible, key=lambda one: -one[1].overlap_ns)),
             *_remarks(account, startless, lost),
             *_omissions(database),
             *self._samples.notes(),

@@ -24,7 +24,7 @@ from ncu_parsers.timelines.activity.activity import (
     narrow,
 )
 from ncu_parsers.timelines.activity.operation_times import ImpossibleEnd, Overlaps, cut, impossible_ends_of, named
-from ncu_parsers.timelines.nsys.database import Database, RowBlock
+from ncu_parsers.timelines.nsys.database import ROWID, Database, RowBlock
 from ncu_parsers.timelines.nsys.nsys_activity import ACTIVITIES, COPY_KINDS, KERNEL_NAMES, UNNAMED, kernel_names
 from ncu_parsers.timelines.nsys.nsys_ranges import process_of
 
@@ -38,7 +38,7 @@ TITLES = {
     "block_x": "blockX", "block_y": "blockY", "block_z": "blockZ",
 }  # fmt: skip
 """Column of `TracedOperations` -> nsys's name of it."""
-FIELDS = (*TITLES.values(), "graphId", "copyKind", *KERNEL_NAMES)
+FIELDS = (ROWID, *TITLES.values(), "graphId", "copyKind", *KERNEL_NAMES)
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class OperationReader:
     """Every kernel, copy, memset and graph launch of a timeline that has a start.
 
     `startless` counts operations without a start, `lost` operations whose start and end are 0: their measurement was
-    lost. `impossible` are operations cut at the start of the next operation on their stream, with their names. The
-    times of all operations are read first, for their `overlaps`.
+    lost. The times of all operations are read first, for their `overlaps`. `impossible` are operations that were cut at
+    the start of the next operation on their stream, with their names.
     """
 
     def __init__(self, database: Database, strings: dict[int, str]) -> None:
@@ -71,6 +71,7 @@ class OperationReader:
         self._copies = _copy_kinds(database)
         self._names: dict[str, int] = {}
         self._blocks: list[tuple[int, int, RowBlock]] = []
+        self._cuts: dict[tuple[int, int], ImpossibleEnd] = {}
         self.overlaps = Overlaps(self._times())
 
     def batches(self, rows: int | None = None) -> Iterator[TracedOperations]:
@@ -85,7 +86,7 @@ class OperationReader:
                 continue
             waiting = _stacked(waiting, self._read(blocks[begun:place]))
             begun = place
-            order = np.lexsort((waiting["row"], waiting["kind"], waiting["start"]))
+            order = np.lexsort((waiting[ROWID], waiting["kind"], waiting["start"]))
             ready = len(order)
             if following is not None:
                 ready = int(np.searchsorted(waiting["start"][order], following))
@@ -94,7 +95,10 @@ class OperationReader:
             waiting = {name: values[order[ready:]] for name, values in waiting.items()}
 
     def _times(self) -> GpuOperations:
-        """When all operations ran. Notes the kind, the rows and the smallest start of each block that has any."""
+        """When all operations ran.
+
+        Notes the smallest start, kind and rows of each block that has any, and, by kind and row, what ends impossibly.
+        """
         parts = []
         for kind, table in ACTIVITIES.items():
             for block, part in self._database.integer_blocks(table, *OF_TIMES.values()):
@@ -105,12 +109,15 @@ class OperationReader:
                     self.startless += block.rows
                 timed = np.flatnonzero(has_start & (part["end"] >= part["start"]) & (part["end"] != 0))
                 if len(timed):
-                    known = {**_renamed(part, OF_TIMES), "kind": np.full(block.rows, kind)}
+                    known = {**_renamed(part, OF_TIMES), "kind": np.full(block.rows, kind), ROWID: part[ROWID]}
                     parts.append({name: narrow(values[timed]) for name, values in known.items()})
         none = np.zeros(0, np.int8)
-        columns = {name: np.concatenate([none, *(part.pop(name) for part in parts)]) for name in ("kind", *OF_TIMES)}
+        names = ("kind", ROWID, *OF_TIMES)
+        columns = {name: np.concatenate([none, *(part.pop(name) for part in parts)]) for name in names}
         operations = columns_of(GpuOperations, columns)
-        return cut(operations, impossible_ends_of(operations))
+        found = impossible_ends_of(operations)
+        self._cuts = {(int(columns["kind"][one.row]), int(columns[ROWID][one.row])): one for one in found}
+        return cut(operations, found)
 
     def _read(self, blocks: list[tuple[int, int, RowBlock]]) -> dict[str, Integers]:
         """The fields of all rows in `blocks` that have a start, with their `kind` and their `row` in its table."""
@@ -118,21 +125,26 @@ class OperationReader:
         for _, kind, block in blocks:
             part = self._database.integers(ACTIVITIES[kind], *FIELDS, block=block)
             part["kind"] = np.full(len(part["start"]), kind)
-            part["row"] = block.after + np.arange(len(part["start"]))
             has_start = part["start"] != MISSING
             self.startless += len(has_start) - int(has_start.sum())
             is_lost = (part["start"] == 0) & (part["end"] == 0)
             self.lost += int(is_lost.sum())
             kept = has_start & ~is_lost
             parts.append(part if kept.all() else {name: values[kept] for name, values in part.items()})
-        return _stacked(*parts) if parts else dict.fromkeys((*FIELDS, "kind", "row"), np.empty(0, np.int64))
+        return _stacked(*parts) if parts else dict.fromkeys((*FIELDS, "kind"), np.empty(0, np.int64))
 
     def _operations(self, columns: dict[str, Integers]) -> TracedOperations:
         known = {**_renamed(columns, TITLES), "kind": columns["kind"], "name": self._name_codes(columns)}
         found = columns_of(TracedOperations, known, list(self._names))
-        impossible = impossible_ends_of(found)
+        impossible = self._impossible_among(columns)
         self.impossible += named(found, impossible)
         return cut(found, impossible)
+
+    def _impossible_among(self, columns: dict[str, Integers]) -> list[ImpossibleEnd]:
+        """The operations among these that end impossibly, with their rows here."""
+        rows = np.flatnonzero(np.isin(columns[ROWID], [row for _, row in self._cuts])).tolist() if self._cuts else []
+        cuts = [(row, self._cuts.get((int(columns["kind"][row]), int(columns[ROWID][row])))) for row in rows]
+        return [one._replace(row=row) for row, one in cuts if one is not None]
 
     def _name_codes(self, columns: dict[str, Integers]) -> Codes:
         """Index of each operation's name into all names, spelled as by `nsys stats`."""
