@@ -348,7 +348,7 @@ def is_plausible(rate: float) -> bool:
 
 
 def find_machine(name: str) -> Machine:
-    """Find a machine by id, full name or device name, ignoring case, or the usual board of a family, as h100.
+    """Find a machine by id (also without dashes), full name or device name, ignoring case, or a family's usual board.
 
     Raises `WrongUsage` with similar names if there is none.
     """
@@ -357,7 +357,7 @@ def find_machine(name: str) -> Machine:
         if wanted in {_folded(machine.id), _folded(machine.name), *map(_folded, machine.device_names)}:
             return machine
     for machine in machines().values():
-        if wanted in machine.short_names:
+        if wanted in machine.short_names or wanted == machine.id.replace("-", ""):
             return machine
     begun = [machine_id for machine_id in machines() if _folded(machine_id).startswith(wanted)]
     near = near_names(wanted, [_folded(machine_id) for machine_id in machines()], most=4, cutoff=0.4)

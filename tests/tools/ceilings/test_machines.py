@@ -192,6 +192,17 @@ def test_the_name_of_a_family_is_its_usual_board_and_a_note_names_the_others(nam
     assert which_board(board, found) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "board"), [("rtx4090", "rtx-4090"), ("RTX5070Ti", "rtx-5070-ti"), ("h100sxm", "h100-sxm")]
+)
+def test_a_machine_is_found_without_the_dashes_of_its_id(name: str, board: str) -> None:
+    assert find_machine(name).id == board
+
+
+def test_ids_of_machines_without_dashes_are_distinct() -> None:
+    assert len({name.replace("-", "") for name in machines()}) == len(machines())
+
+
 def test_a_short_name_is_of_one_board_and_of_no_other_machine() -> None:
     short = [name for machine in machines().values() for name in machine.short_names]
     own = {name for one in machines().values() for name in (one.id, *map(str.lower, (one.name, *one.device_names)))}
