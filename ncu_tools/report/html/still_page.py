@@ -81,9 +81,9 @@ def _table(name: str, table: Table) -> str:
 
 
 def _breakable(text: str) -> str:
-    """A text that may break after separators of names, but not between a number and its unit."""
+    """A text that may break after separators of names, but not between a number and its unit, nor within an arrow."""
     pieces = _BEHIND.split(_UNIT.sub("\u00a0", printable(text)))
-    return "<wbr>".join(map(escape, pieces))
+    return "<wbr>".join(map(escape, pieces)).replace("-&gt;", '<span class="together">-&gt;</span>')
 
 
 def _figure(name: str, svg: bytes) -> str:

@@ -99,6 +99,7 @@ def test_a_page_shows_changes_and_pictures_without_a_script_or_a_request(
     try:
         text = opened.page.inner_text("main")
         assert "registers 32 -> 40" in text
+        assert {"->"} == set(opened.page.locator("td .together").all_inner_texts())  # no line ends within one
         assert opened.page.locator("td[title]").first.get_attribute("title") == NAME
         assert "any:registers>0%" in text
         widths = opened.page.evaluate("[...document.images].map(image => image.naturalWidth)")

@@ -156,6 +156,7 @@ class TestNames:
             ),
             ("type --machine NAME (or none)", ["type ", "--machine", " ", "NAME ", "(or ", "none)"]),
             ("saves 0.7 ms (50.0 %); at 9.1", ["saves ", "0.7 ms", " (", "50.0 %", "); ", "at ", "9.1"]),
+            ("12 launches -> 8", ["12 ", "launches ", "->", " ", "8"]),
             ("x" * 50, ["x" * 24, "x" * 24, "xx"]),
         ],
     )

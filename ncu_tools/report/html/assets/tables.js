@@ -13,7 +13,7 @@ const LEAST_BAR = 0.05;
 const BREAKABLE =
   /[(<[-]*(?:[^\s_/\\.,:;<>()[-]|(?<=\d)[.,](?=\d)){1,24}[_/\\.,:;>)-]*\s*|[\s_/\\.,:;<>()[-]+/gu;
 // What is read as one: a number with its unit, an option of a command.
-const TOGETHER = /(\d[\d.,]* (?:%|[nµm]?s\b|[kMGTPE]?(?:B|FLOP)(?:\/s)?(?!\w))|(?<!\S)--[a-z][\w-]*)/u;
+const TOGETHER = /(\d[\d.,]* (?:%|[nµm]?s\b|[kMGTPE]?(?:B|FLOP)(?:\/s)?(?!\w))|(?<!\S)--[a-z][\w-]*|->)/u;
 
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
