@@ -335,12 +335,14 @@ class TestConvolutionsOfFp32:
         assert row["time_model_ns"] == pytest.approx(max(moved, computed) * 1e9)
         assert row["bound"] == ("tensor TF32" if computed > moved else "DRAM")
 
-    def test_are_in_fp32_where_that_type_was_asked_for_and_the_table_says_so(self, convolution: str) -> None:
+    def test_are_in_fp32_where_that_type_was_asked_for_and_a_wide_table_says_so(self, convolution: str) -> None:
         row = self.row(convolution, "--machine", "l4", "--dtype", "fp32")
         assert (row["dtype"], row["conv_dtype"], row["bound"]) == ("fp32", "fp32", "FP32")
         assert row["time_model_ns"] == pytest.approx(self.FLOPS / find_machine("l4").rates["fp32"].value * 1e9)
         shown = {
-            words: CliRunner().invoke(cli, ["estimate", convolution, "--machine", "l4", *words.split()]).stdout
+            words: CliRunner(env={"COLUMNS": "240"})
+            .invoke(cli, ["estimate", convolution, "--machine", "l4", *words.split()])
+            .stdout
             for words in ("", "--dtype fp32")
         }
         assert "fp32, conv tf32" in shown[""]
