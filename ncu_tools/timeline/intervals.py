@@ -69,10 +69,9 @@ class IntervalSet:
         """The moments that belong to exactly one of the sets."""
         edges = np.concatenate([*(one.start for one in sets), *(one.end for one in sets)] or [NOTHING.start])
         order = np.argsort(edges, kind="stable")
-        sets_there = np.cumsum(np.where(order < len(edges) // 2, 1, -1))
+        is_one = np.cumsum(np.where(order < len(edges) // 2, np.int32(1), np.int32(-1)), dtype=np.int32)[:-1] == 1
         edges = edges[order]
-        one = np.flatnonzero(sets_there[:-1] == 1)
-        return cls.union_of(edges[one], edges[one + 1])
+        return cls.union_of(edges[:-1][is_one], edges[1:][is_one])
 
     def __len__(self) -> int:
         return len(self.start)
