@@ -112,6 +112,8 @@ def cell(column: Column, row: dict[str, Any]) -> str:
     value = _finite(row.get(column.name))
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, str) or column.kind == KERNEL:
         return printable(str(value))
     return ("≥ " if row.get(column.lower_bound_if) else "") + printable(FORMATS[column.kind](value))

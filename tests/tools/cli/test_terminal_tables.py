@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from ncu_tools.cli import run
-from ncu_tools.report.table import Column, Table, to_markdown, to_text
+from ncu_tools.report.table import Column, Table, to_json, to_markdown, to_text
 from tests.conftest import SAMPLES
 from tests.support.nightly import by_day
 from tests.support.ran import below_head
@@ -127,6 +127,12 @@ def test_kernels_have_readable_names_that_differ_in_every_column_of_a_table() ->
     assert [line.split("  ")[0] for line in narrow[2:3]] == ["elementwise ad… (4)"]
     assert all(len(line) <= 40 for line in narrow)
     assert to_text(table, None, full_names=True).count(add) == 1
+
+
+def test_true_and_false_are_yes_and_no_for_people_and_stay_so_for_programs() -> None:
+    table = Table("x", [NAMES, Column("within", "within")], [{"name": one, "within": one == "a"} for one in "ab"])
+    assert [line.split() for line in to_text(table, None).splitlines()[2:]] == [["a", "yes"], ["b", "no"]]
+    assert '"within": false' in "".join(to_json(table))
 
 
 def test_a_launch_by_grid_has_the_name_of_its_kernel_and_the_grid() -> None:
