@@ -16,7 +16,7 @@ import zstandard
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.datasets.process_engine import child_processes
 from ncu_parsers.detect.text_reader import read_report
-from ncu_parsers.launches.host_ranges import DEEPEST
+from ncu_parsers.launches.nsys import call_sites
 from ncu_parsers.parquet.footer import DamagedFooter, columns_of
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse, parse_into
@@ -264,15 +264,16 @@ class TestMemory:
 
 
 class TestRanges:
-    def test_thousands_deep_keep_the_innermost(self, tmp_path: Path) -> None:
-        count = 2000
+    def test_a_million_deep_keep_the_innermost(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(call_sites, "MOST_LABELS", 2000)
+        count = 200
         ranges = [pushed(f"level {at}", 2 * at, 4 * count - at) for at in range(count)]
         works = [kernel(2 * at + 1, at) for at in range(count)]
         calls = [call(2 * at, at) for at in range(count)]
         path = database(tmp_path / "t.sqlite", {KERNELS: works, CALLS: calls, RANGES: ranges})
         found = table_of(path).column("nvtx_path").to_pylist()
-        assert found[-1] == [f"level {at}" for at in range(count - DEEPEST, count)]
-        assert max(map(len, found)) == DEEPEST
+        assert found[-1] == [f"level {at}" for at in range(count - 6, count)]
+        assert max(map(len, found)) == 6
 
 
 def test_two_thousand_files_in_a_folder_are_found_one_by_one(tmp_path: Path) -> None:

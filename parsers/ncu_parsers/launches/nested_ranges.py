@@ -5,7 +5,7 @@ A range takes about 50 bytes: its kind, name and inputs are stored once for all 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,22 +31,26 @@ OUTSIDE, CUT = 0, -2
 
 
 class HostCall(NamedTuple):
-    """Meaning of a range: an operator with its inputs, a user's annotation, or a module; and its domain, if known."""
+    """Meaning of a range: an operator with its inputs, a user's annotation, or a module.
+
+    `label` are domain and name, if the domain is known.
+    """
 
     kind: str
     name: str
     inputs: RecordedInputs = RecordedInputs()
-    domain: str | None = None
+    label: tuple[str, str] | None = None
 
 
 def host_call(label: RangeLabel) -> HostCall | None:
     """The call that a range stands for; None if it says nothing about launches, as most Python functions."""
+    known = None if label.domain is None else (label.domain, label.name)
     if label.kind == activity.OPERATOR:
-        return HostCall(OPERATOR, label.name, RecordedInputs(*(label.inputs or ())), label.domain)
+        return HostCall(OPERATOR, label.name, RecordedInputs(*(label.inputs or ())), known)
     if label.kind == activity.ANNOTATION and label.name.startswith(PATH_PREFIX):
         return HostCall(MODULE_PATH, label.name.removeprefix(PATH_PREFIX))
     if label.kind in (activity.NVTX, activity.ANNOTATION):
-        return HostCall(ANNOTATION, label.name, domain=label.domain)
+        return HostCall(ANNOTATION, label.name, label=known)
     if label.kind == activity.PYTHON and label.name.startswith(MODULE_PREFIX):
         return HostCall(MODULE, label.name.removeprefix(MODULE_PREFIX))
     return None
@@ -63,10 +67,18 @@ class Context(NamedTuple):
     is_backward: bool = False
     labels: tuple[tuple[str, str], ...] = ()
 
+    @classmethod
+    def around(cls, calls: Sequence[HostCall]) -> Context:
+        """The context inside some ranges, outermost first; labels of many are not taken one by one."""
+        context = cls(labels=tuple([call.label for call in calls if call.label is not None]))
+        for call in calls:
+            context = context if call.label is not None else context.within(call)
+        return context
+
     def within(self, call: HostCall) -> Context:
         """The context inside a range."""
-        if call.domain is not None:
-            return self._replace(labels=(*self.labels, (call.domain, call.name)))
+        if call.label is not None:
+            return self._replace(labels=(*self.labels, call.label))
         if call.kind == ANNOTATION:
             return self._replace(annotations=(*self.annotations, call.name))
         if call.kind == MODULE_PATH:
@@ -277,12 +289,9 @@ class NestedRanges:
             place = int(self.above[place])
         return found[::-1]
 
-    def context_of(self, path: Sequence[int]) -> int:
+    def context_of(self, path: list[int]) -> int:
         """The code of the context of a path, outermost first."""
-        context = Context()
-        for place in path:
-            context = context.within(self.calls[self.call[place]])
-        return self.contexts.code(context)
+        return self.contexts.code(Context.around([self.calls[code] for code in self.call[path].tolist()]))
 
     def steps(self) -> list[tuple[int, int, int]]:
         """Start, end and number of every profiler step. Steps hold for all threads."""
@@ -294,11 +303,11 @@ class NestedRanges:
         places = np.flatnonzero(np.isin(self.call, list(numbers))).tolist() if numbers else []
         return sorted((int(self.start[at]), int(self.end[at]), numbers[self.call[at]]) for at in places)
 
-    def open_at(self, owner: int, moments: Integers) -> tuple[Integers, dict[int, list[int]]]:
+    def open_at(self, owner: int, moments: Integers) -> tuple[Integers, Iterator[tuple[int, list[int]]]]:
         """Index of the innermost range open on a thread at each moment; -1 for none.
 
-        The dictionary maps an index into `moments` to the open ranges, outermost first and at most `DEEPEST` + 1, where
-        these are not all ancestors of the innermost one. `moments` ascend.
+        Where the open ranges are not all ancestors of the innermost one, the iterator gives the index into `moments`
+        and these ranges, outermost first and at most `DEEPEST` + 1. `moments` ascend.
         """
         thread = slice(*self.begins[owner : owner + 2].tolist())
         parent = np.maximum(self.above[thread] - thread.start, -1)
@@ -308,7 +317,7 @@ class NestedRanges:
         places = found[there]
         unlike = there[(self.reach[places] < moments[there]) | (self.context[places] == CUT)]
         skipped: dict[int, int] = {}
-        return found, {at: self._path_at(int(found[at]), int(moments[at]), skipped) for at in unlike.tolist()}
+        return found, ((at, self._path_at(int(found[at]), int(moments[at]), skipped)) for at in unlike.tolist())
 
     def _path_at(self, place: int, moment: int, skipped: dict[int, int]) -> list[int]:
         """The open ranges among one and its ancestors, outermost first.

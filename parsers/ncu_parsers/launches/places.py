@@ -18,8 +18,8 @@ class Places:
     """One value per row: thread and time in ns of its call (-1 and `MISSING` if unknown), and the context there.
 
     Threads are indices into the owners of ranges; a thread without ranges has a higher number. `operator` is the index
-    of the innermost operator among the ranges, `call` its call; -1 for none. `paths` lists the open ranges of rows for
-    which these are not all ancestors of the innermost range.
+    of the innermost operator among the ranges, `call` its call; -1 for none. `paths` lists the open operators of rows
+    for which the open ranges are not all ancestors of the innermost one.
     """
 
     rows: int
@@ -39,15 +39,15 @@ class Places:
     def put_path(self, row: int, path: list[int], ranges: NestedRanges) -> None:
         """Set the ranges around a row, outermost first; the innermost `DEEPEST` are kept."""
         self.too_deep += len(path) > DEEPEST
-        self.paths[row] = path = path[-DEEPEST:]
+        path = path[-DEEPEST:]
         self.context[row] = ranges.context_of(path)
-        operators = [place for place in path if ranges.operator[place] == place]
-        self.operator[row] = operators[-1] if operators else -1
+        operators = [place for place, inner in zip(path, ranges.operator[path].tolist(), strict=True) if inner == place]
+        self.paths[row], self.operator[row] = operators, operators[-1] if operators else -1
 
     def operators_around(self, row: int, ranges: NestedRanges) -> list[int]:
         """Indices of the operators around a row, outermost first."""
         if row in self.paths:
-            return [place for place in self.paths[row] if ranges.operator[place] == place]
+            return self.paths[row]
         found = []
         place = int(self.operator[row])
         while place >= 0:
@@ -78,7 +78,7 @@ def places_at(owners: Sequence[Owner], owner: Codes, moment: Integers, ranges: N
             inside = found >= 0
             places.context[rows[inside]] = ranges.context[found[inside]]
             places.operator[rows[inside]] = ranges.operator[found[inside]]
-            for at, path in paths.items():
+            for at, path in paths:
                 places.put_path(int(rows[at]), path, ranges)
     return _with_calls(places, ranges)
 

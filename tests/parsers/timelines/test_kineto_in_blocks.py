@@ -227,7 +227,8 @@ def test_the_ranges_open_at_moments_are_those_by_definition(
 ) -> None:
     ranges = nested(spans)
     times = np.array(sorted(moments), np.int64)
-    places, paths = ranges.open_at(0, times)
+    places, unlike = ranges.open_at(0, times)
+    paths = dict(unlike)
     for at, (moment, place) in enumerate(zip(times.tolist(), places.tolist(), strict=True)):
         expected = open_ranges(ranges, moment)
         assert place == (expected[-1] if expected else -1)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ncu_parsers.launches.host_ranges import DEEPEST
 from ncu_parsers.launches.nested_ranges import OUTSIDE, NestedRanges
 from ncu_parsers.launches.places import Places, places_at
 from ncu_parsers.launches.replayed_graphs import Captured, Mask
@@ -19,17 +20,21 @@ from ncu_parsers.timelines.nsys.nsys_ranges import owners_of
 Label = tuple[str, str]
 """Domain and name of a range; the default domain is ""."""
 
+MOST_LABELS = 4_000_000
+"""Limit on the labels in all distinct paths; beyond it, paths are cut to fewer innermost ranges."""
+
 
 class OpenPaths(NamedTuple):
     """The ranges open at some moments: indices into `paths`, outermost first; -1 for an unknown moment.
 
-    `places` are those on the thread, without ranges of the process. `too_deep` paths lack their outermost ranges.
+    `places` are those on the thread, without ranges of the process. `cut_to` is the number of innermost ranges that are
+    kept, if more are open at any moment.
     """
 
     code: Codes
     paths: list[tuple[Label, ...]]
     places: Places
-    too_deep: int
+    cut_to: int | None
 
 
 class CallSites(NamedTuple):
@@ -81,5 +86,8 @@ def open_paths(ranges: NestedRanges, moment: Integers, thread: Integers) -> Open
     for pair in pairs.tolist():
         of_process, of_thread = (known[one].labels for one in divmod(pair, len(known)))
         paths.append((*of_process, *(label for label in of_thread if label not in of_process)))
-    code = np.where(owner >= 0, code.reshape(-1), -1)
-    return OpenPaths(code, paths, inner, inner.too_deep + outer.too_deep)
+    code, deepest = np.where(owner >= 0, code.reshape(-1), -1), DEEPEST
+    while sum(min(len(path), deepest) for path in paths) > MOST_LABELS and deepest > 1:
+        deepest //= 4
+    is_cut = deepest < DEEPEST or inner.too_deep + outer.too_deep > 0
+    return OpenPaths(code, [path[-deepest:] for path in paths], inner, deepest if is_cut else None)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
 from ncu_launch.operators.user_formulas import formulas_in
 
-from ncu_parsers.launches.host_ranges import DEEPEST, OPERATOR
+from ncu_parsers.launches.host_ranges import OPERATOR
 from ncu_parsers.launches.nsys import cuda_graphs, python_backtraces
 from ncu_parsers.launches.nsys.api_calls import ApiCallIndex, LaunchingCalls
 from ncu_parsers.launches.nsys.call_sites import CallSites, nested, open_paths
@@ -136,8 +136,8 @@ class _Account:
     captured: int = 0
     without_call: int = 0
     without_time: int = 0
-    is_cut: bool = False
-    """True if a path is longer than is kept."""
+    cut_to: int | None = None
+    """Number of innermost ranges that are kept if a path is longer."""
     has_operators: bool = False
     has_sizes: bool = False
     first: Integers | None = None
@@ -156,7 +156,7 @@ class _Account:
         self.without_call += int((calls.call < 0).sum())
         if sites is not None:
             self.captured += sites.captures
-            self.is_cut |= sites.launched.too_deep > 0
+            self.cut_to = min(filter(None, (self.cut_to, sites.launched.cut_to)), default=None)
             operators = [call for call in sites.ranges.calls if call.kind == OPERATOR]
             self.has_operators |= bool(operators)
             self.has_sizes |= any(call.inputs.shapes for call in operators)
@@ -313,8 +313,8 @@ def _call_notes(database: Database, account: _Account) -> list[str]:
             f"{account.without_call} of {account.rows} GPU operations have no API call in the file: launched before "
             "the recording, or cut off; their NVTX ranges are not known"
         )
-    if account.is_cut:
-        notes.append(f"more than {DEEPEST} NVTX ranges are open at once: some never end; the innermost are kept")
+    if account.cut_to is not None:
+        notes.append(f"more than {account.cut_to} NVTX ranges are open at once: some never end; the innermost are kept")
     if account.has_operators and not account.has_sizes:
         notes.append(Note(WITHOUT_SIZES, NoteKind.NOT_KNOWN, "FLOPs"))
     return notes
