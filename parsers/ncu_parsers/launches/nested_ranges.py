@@ -206,23 +206,32 @@ class NestedRanges:
         if thread.start == thread.stop:
             return
         base, nesting = thread.start, Nesting(self.start[thread], self.end[thread])
+        self.above[thread] = np.where(nesting.parent >= 0, nesting.parent + base, -1)
         is_operator = np.array([call.kind == OPERATOR for call in self.calls], np.bool_)
+        mine = base + np.flatnonzero(is_operator[self.call[thread]])
+        self.operator[mine] = mine
+        self._inherit(thread, nesting.parent)
         stays = np.array([Context().within(call) == Context() for call in self.calls], np.bool_)
-        for depth, level in enumerate(nesting.levels):
+        self.context[thread] = CUT
+        for depth, level in enumerate(nesting.levels[:DEEPEST]):
             places, codes = level + base, self.call[level + base]
-            around = np.full(len(places), OUTSIDE)
-            if depth:
-                above = nesting.parent[level] + base
-                around = self.context[above].astype(np.int64)
-                self.above[places], self.operator[places] = above, self.operator[above]
-                self.reach[places] = np.minimum(self.reach[above], self.last[places])
-            mine = places[is_operator[codes]]
-            self.operator[mine] = mine
-            self.context[places] = around if depth < DEEPEST else CUT
-            changes = np.flatnonzero(~stays[codes] & (depth < DEEPEST))
+            around = self.context[self.above[places]].astype(np.int64) if depth else np.full(len(places), OUTSIDE)
+            self.context[places] = around
+            changes = np.flatnonzero(~stays[codes])
             pairs, code = np.unique(around[changes] * len(self.calls) + codes[changes], return_inverse=True)
             within = [self._context_within(*divmod(pair, len(self.calls))) for pair in pairs.tolist()]
             self.context[places[changes]] = np.array(within, np.int32)[code.reshape(-1)]
+
+    def _inherit(self, thread: slice, parent: Codes) -> None:
+        """Take the innermost operator and the earliest end over from ancestors, from twice as far in each round."""
+        reach, operator, ancestor = self.reach[thread], self.operator[thread], parent.copy()
+        inside = np.flatnonzero(ancestor >= 0)
+        while len(inside):
+            outer = ancestor[inside]
+            reach[inside] = np.minimum(reach[inside], reach[outer])
+            operator[inside] = np.where(operator[inside] >= 0, operator[inside], operator[outer])
+            ancestor[inside] = ancestor[outer]
+            inside = inside[ancestor[inside] >= 0]
 
     def _context_within(self, context: int, code: int) -> int:
         return self.contexts.code(self.contexts.known[context].within(self.calls[code]))

@@ -87,7 +87,8 @@ def open_paths(ranges: NestedRanges, moment: Integers, thread: Integers) -> Open
         of_process, of_thread = (known[one].labels for one in divmod(pair, len(known)))
         paths.append((*of_process, *(label for label in of_thread if label not in of_process)))
     code, deepest = np.where(owner >= 0, code.reshape(-1), -1), DEEPEST
-    while sum(min(len(path), deepest) for path in paths) > MOST_LABELS and deepest > 1:
+    while sum(map(len, paths)) > MOST_LABELS and deepest > 1:
         deepest //= 4
+        paths = [path[-deepest:] for path in paths]
     is_cut = deepest < DEEPEST or inner.too_deep + outer.too_deep > 0
-    return OpenPaths(code, [path[-deepest:] for path in paths], inner, deepest if is_cut else None)
+    return OpenPaths(code, paths, inner, deepest if is_cut else None)
