@@ -363,6 +363,7 @@ def test_every_next_command_of_a_digest_works_on_the_very_file(sample: Path) -> 
 
 
 @pytest.mark.slow
+@needs_shared_reports
 @pytest.mark.parametrize(
     "report",
     one_in(8, [
