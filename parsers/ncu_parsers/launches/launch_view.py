@@ -21,11 +21,11 @@ from ncu_launch.operators.user_formulas import formulas_in
 from ncu_parsers.derived.operators import graph_captures
 from ncu_parsers.launches.host_ranges import DEEPEST, OPERATOR
 from ncu_parsers.launches.launch_work import work_of_launches, work_of_operators
-from ncu_parsers.launches.nested_ranges import Context, NestedRanges
+from ncu_parsers.launches.nested_ranges import Captured, Context, NestedRanges
 from ncu_parsers.launches.operation_columns import column, identity, table_of, wholes
 from ncu_parsers.launches.places import places_of_calls, places_of_operators
 from ncu_parsers.launches.python_frames import PythonFrames, location_columns_of, may_be_a_location
-from ncu_parsers.launches.replayed_graphs import Captured, captured_launches, replayed, take_captured
+from ncu_parsers.launches.replayed_graphs import captured_launches, replayed, take_captured
 from ncu_parsers.launches.sampled_columns import SampledColumns
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 from ncu_launch.operators.calls import Formula
 
 from ncu_parsers.derived.operators.work_from_shapes import (
@@ -15,9 +16,8 @@ from ncu_parsers.derived.operators.work_from_shapes import (
     work_of_cpu_operators,
     work_of_kernels,
 )
-from ncu_parsers.launches.nested_ranges import HostCall, NestedRanges
+from ncu_parsers.launches.nested_ranges import Captured, HostCall, NestedRanges
 from ncu_parsers.launches.places import Places
-from ncu_parsers.launches.replayed_graphs import Captured, Mask
 from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, GpuOperations, Integers
 
 
@@ -43,8 +43,8 @@ def work_of_operators(ranges: NestedRanges, operators: Integers, own: Mapping[st
 
 
 def work_of_launches(
-    operations: GpuOperations, replayed: Mask, ranges: NestedRanges, places: Places, captured: Captured,
-    own: Mapping[str, Formula],
+    operations: GpuOperations, replayed: npt.NDArray[np.bool_], ranges: NestedRanges, places: Places,
+    captured: Captured, own: Mapping[str, Formula],
 ) -> WorkOfLaunches:  # fmt: skip
     """The work of GPU operations. A kernel of a graph that was `replayed` has work only if its capture is known."""
     names, numbers = operations.names, _CallNumbers(ranges, places)

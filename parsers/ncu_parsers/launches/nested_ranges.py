@@ -42,6 +42,10 @@ class HostCall(NamedTuple):
     label: tuple[str, str] | None = None
 
 
+Captured = dict[int, list[tuple[int, HostCall]]]
+"""Row of a kernel -> (index in the capture's trace, call) of each operator around its launch, outermost first."""
+
+
 def host_call(label: RangeLabel) -> HostCall | None:
     """The call that a range stands for; None if it says nothing about launches, as most Python functions."""
     known = None if label.domain is None else (label.domain, label.name)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ncu_parsers.derived.operators import graph_captures
-from ncu_parsers.launches.nested_ranges import HostCall, NestedRanges
+from ncu_parsers.launches.nested_ranges import Captured, HostCall, NestedRanges
 from ncu_parsers.launches.places import Places, places_of_calls
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, GpuOperations
@@ -18,8 +18,6 @@ GRAPH_LAUNCH = "GraphLaunch"
 """Part of the names of calls that launch a whole graph: cudaGraphLaunch, hipGraphLaunch."""
 
 Mask = npt.NDArray[np.bool_]
-Captured = dict[int, list[tuple[int, HostCall]]]
-"""Row of a kernel -> (index in the capture's trace, call) of each operator around its launch, outermost first."""
 
 
 def replayed(found: Activity, operations: GpuOperations) -> Mask:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ncu_parsers.launches.host_ranges import DEEPEST
-from ncu_parsers.launches.nested_ranges import OUTSIDE, NestedRanges
+from ncu_parsers.launches.nested_ranges import OUTSIDE, Captured, NestedRanges
 from ncu_parsers.launches.places import Places, places_at
-from ncu_parsers.launches.replayed_graphs import Captured, Mask
 from ncu_parsers.timelines.activity.activity import MISSING, Codes, HostRanges, Integers, Numbered
 from ncu_parsers.timelines.nsys.nsys_ranges import owners_of
 
@@ -43,7 +43,7 @@ class CallSites(NamedTuple):
     ranges: NestedRanges
     launched: OpenPaths
     captured: OpenPaths
-    is_node: Mask
+    is_node: npt.NDArray[np.bool_]
 
     @property
     def operator(self) -> Integers:
