@@ -67,6 +67,11 @@ class LeverAdvice:
         return bool(lever_texts()[self.lever].get("apart", False))
 
     @property
+    def is_small(self) -> bool:
+        """True if its likely saving is below 2 % of the kernel's time."""
+        return self.saves.middle < WORTH
+
+    @property
     def is_worth_it(self) -> bool:
         """True if it saves enough time to be listed, and was not guessed."""
         return (
@@ -103,8 +108,9 @@ class Together:
 class KernelAdvice:
     """The levers on one kernel, ranked, or the reason why there are none.
 
-    Levers that keep the kernel come first, then those that replace it ("apart"), then those that bring nothing. `roof`
-    is the resource that bounds the kernel, "" if none does; `reason` and `says` tell why no lever is worth it.
+    Levers that keep the kernel come first, then those that replace it ("apart"), then small ones, then those that bring
+    nothing. `roof` is the resource that bounds the kernel, "" if none does; `reason` and `says` tell why no lever is
+    worth it.
     """
 
     kernel: MeasuredKernel
@@ -207,8 +213,7 @@ def _clipped(model: SavedShare) -> SavedShare:
 
 def _order(one: LeverAdvice) -> tuple[bool, bool, bool, float, float]:
     """Levers that save something first, of these the ones that keep the kernel, and the largest saving first."""
-    is_small = one.saves.middle < WORTH
-    return bool(one.pulled.nothing), is_small, one.is_apart, -round(one.saves.middle, 4), -one.saves.high
+    return bool(one.pulled.nothing), one.is_small, one.is_apart, -round(one.saves.middle, 4), -one.saves.high
 
 
 def roof_of(kernel: MeasuredKernel) -> str:
@@ -269,17 +274,21 @@ def role_of(name: str) -> str:
 def rows_of(advice: Advice) -> list[dict[str, Any]]:
     """A row for each lever on each kernel: levers that keep the kernel first, by the time that they save.
 
-    Then come levers apart, kernels without a lever that is worth it, with the reason, and levers that bring nothing.
+    Then come levers apart, small ones, kernels without a lever that is worth it, with the reason, and levers that bring
+    nothing.
     """
-    kept, apart, silent, idle = (list[dict[str, Any]]() for _ in range(4))
+    ranked, silent, idle = list[tuple[bool, bool, dict[str, Any]]](), list[dict[str, Any]](), list[dict[str, Any]]()
     for one in advice.kernels:
         if one.reason:
             silent.append(_row(advice, one, None))
         for lever in one.levers:
-            group = idle if lever.pulled.nothing else apart if lever.is_apart else kept
-            group.append(_row(advice, one, lever))
-    by_time = sorted(kept, key=lambda row: -row["saves_ns"])
-    return [*by_time, *sorted(apart, key=lambda row: -row["saves_ns"]), *silent, *idle]
+            row = _row(advice, one, lever)
+            if lever.pulled.nothing:
+                idle.append(row)
+            else:
+                ranked.append((lever.is_small, lever.is_apart, row))
+    ranked.sort(key=lambda each: (each[0], each[1], -each[2]["saves_ns"]))
+    return [*(row for _, _, row in ranked), *silent, *idle]
 
 
 def _row(advice: Advice, one: KernelAdvice, lever: LeverAdvice | None) -> dict[str, Any]:

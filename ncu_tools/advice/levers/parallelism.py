@@ -144,7 +144,7 @@ def grid_size(one: Situation) -> Pulled | None:
         return Pulled(Effect(time=Left(*(1 - last * part for part in facts["last_wave"]))), evidence)
     is_long = one.kernel.time_ns > facts["short_ns"]
     if math.isnan(per_sm) and 0 < one.most_filled < facts["hardly_filled"] and is_long:
-        title = "threads on an SM, of those it holds, at most"
+        title = "threads on an SM, of those it holds, at most on a GPU of 10 SMs or more"
         held = one.evidence(title, one.most_filled, "fraction", "threads", "blocks")
         return Pulled(Effect({}, falls_by(1 / one.most_filled, facts["split_little"])), [held])
     filled = one.filled

@@ -131,7 +131,7 @@ class Situation:
 
     @property
     def most_filled(self) -> float:
-        """Threads on an SM, of those it holds, at most: with the fewest SMs."""
+        """Threads on an SM, of those it holds, at most on a GPU of `LEAST_SMS` or more."""
         return self.get("blocks") / LEAST_SMS * self.threads / self.threads_an_sm_holds
 
     @cached_property

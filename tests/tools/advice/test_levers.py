@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ncu_tools.advice.advise import KernelAdvice, LeverAdvice, advice_on, advise, role_of
+from ncu_tools.advice.advise import Advice, KernelAdvice, LeverAdvice, advice_on, advise, role_of, rows_of
 from ncu_tools.advice.levers.all_levers import LEVERS, lever_texts
 from ncu_tools.advice.situation.code_facts import CodeFacts
 from ncu_tools.advice.situation.measured import MeasuredKernel
@@ -481,5 +481,6 @@ def test_levers_that_save_less_than_2_percent_stand_behind_a_narrower_type() -> 
     found = advice_on(measured("sgemm", busy={"fma": 0.97, "issue": 0.5, "l1": 0.2}, registers=128.0))
     saves = {one.lever: one.saves.middle for one in found.levers if not one.pulled.nothing}
     assert saves["fewer-instructions"] < 0.02 < saves["lower-precision"]
-    names = list(saves)
-    assert names.index("lower-precision") < names.index("fewer-instructions")
+    in_json = [row["lever"] for row in rows_of(Advice([found], found.kernel.time_ns))]
+    for names in (list(saves), in_json):
+        assert names.index("lower-precision") < names.index("fewer-instructions")
