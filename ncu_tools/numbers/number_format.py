@@ -65,9 +65,7 @@ def more_kernels(shares: Sequence[float | None], noun: str = "kernel") -> str:
     """The sentence on rows that are not shown, by default kernels, from their shares of the time (None: unknown)."""
     known = [share for share in shares if share is not None]
     if not known:
-        return counted(
-            len(shares), f"more {noun}, whose time is not known", f"more {plural(noun)}, whose times are not known"
-        )
+        return f"{counted(len(shares), f'more {noun}', f'more {plural(noun)}')}, whose share of the time is not known"
     least = "" if len(known) == len(shares) else "at least "
     take = counted(len(shares), f"more {noun} takes", f"more {plural(noun)} take")
     return f"{take} {least}{percent(sum(known))} of the time"

@@ -30,7 +30,7 @@ from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.source.inside_of_run import has_instructions
 from ncu_tools.kernels.view.kernel_view import RuleResult, has_counters, rule_results
 from ncu_tools.kernels.view.nvidia_rules import INFORMATION, first_sentence
-from ncu_tools.numbers.number_format import FORMATS, counted, duration, percent, scaled
+from ncu_tools.numbers.number_format import FORMATS, counted, duration, more_kernels, percent, scaled
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted_names
 from ncu_tools.report.first_sentences import bound_in_words
 from ncu_tools.report.step_advice_table import lever_rows, saving
@@ -310,9 +310,10 @@ def rule_statements(
 
 def _fewer(rest: Sequence[Hotspot]) -> Iterator[Statement]:
     if rest:
-        share = sum(row.time_share or 0.0 for row in rest)
-        text = f"{counted(len(rest), 'more kernel takes', 'more kernels take')} {percent(share)} of the time"
-        yield Statement("kernels", text, 60.0, kind="kernels", values={"kernels": len(rest), "time_share": share})
+        shares = [row.time_share for row in rest]
+        known = [share for share in shares if share is not None]
+        values = {"kernels": len(rest), "time_share": sum(known) if known else None}
+        yield Statement("kernels", more_kernels(shares), 60.0, kind="kernels", values=values)
 
 
 def noted(notes: Sequence[str]) -> Iterator[Statement]:

@@ -137,7 +137,9 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
         return 0, []
     several = canvas.several_runs
     count = min(NUMBERED, len(scene.marks), max(lines - 2 - bool(scene.not_drawn), 2))
-    result = [Line(one, ("share of its run's " if several else "share of ") + scene.time_title, quiet=True)]
+    has_shares = any(mark.time_share is not None for mark in scene.marks)
+    share_of = ("share of its run's " if several else "share of ") + scene.time_title
+    result = [Line(one, share_of if has_shares else "", quiet=True)]
     names = list(dict.fromkeys(mark.label for mark in scene.marks[:count]))
     for number, mark in enumerate(scene.marks[:count], start=1):
         words = "" if has_names(scene) else f"{number}  "
@@ -146,8 +148,9 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
         result.append(Line(mark.label, part, sign=sign, names=names, number=words))
     rest = scene.marks[count:]
     if rest and scene.density is None:
-        share = sum(mark.time_share or 0.0 for mark in rest) / len(scene.runs)
-        result.append(Line(f"{len(rest):,} other {one if len(rest) == 1 else many}", percent(share), quiet=True))
+        known = [mark.time_share for mark in rest if mark.time_share is not None]
+        share = percent(sum(known) / len(scene.runs)) if known else ""
+        result.append(Line(f"{len(rest):,} other {one if len(rest) == 1 else many}", share, quiet=True))
     result += _not_drawn(scene, one, many)
     return (0 if has_names(scene) else count), result
 

@@ -191,8 +191,8 @@ class TestHotspots:
         [
             ([0.25], "1 more kernel takes 25.0 % of the time"),
             ([0.25, None], "2 more kernels take at least 25.0 % of the time"),
-            ([None], "1 more kernel, whose time is not known"),
-            ([None, None], "2 more kernels, whose times are not known"),
+            ([None], "1 more kernel, whose share of the time is not known"),
+            ([None, None], "2 more kernels, whose share of the time is not known"),
         ],
     )
     def test_notes_what_is_known_of_hidden_kernels(self, shares: list[float | None], said: str) -> None:

@@ -569,6 +569,16 @@ class TestIncompleteRuns:
         scene = scene_of(roofline({"run": table(*launches)}))
         assert [mark.weight for mark in scene.marks] == [0.75, 0.25]
 
+    def test_with_one_unknown_time_list_no_share_of_the_others(self) -> None:
+        launches = [measured_or_not(f"kernel_{number}") for number in range(14)]
+        scene = scene_of(roofline({"run": table(*launches, measured_or_not("m", ns=None))}))
+        canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
+        draw_listing(canvas)
+        words = [text.get_text() for text in canvas.figure.texts]
+        assert "2 other kernels" in words
+        assert "share of time" not in words
+        assert "0.0 %" not in words
+
     def test_with_two_kernels_at_one_position_have_separate_numbers(self) -> None:
         check_that_numbers_are_apart(scene_of(roofline({"run": table(*map(measured_or_not, "abcdefgh"))})))
 

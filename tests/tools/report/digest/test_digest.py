@@ -242,6 +242,17 @@ def test_a_bound_by_shapes_is_called_an_estimate_also_where_some_launches_have_n
     assert "nearest bound tensor BF16, of which it reaches 63.0 % (by shapes, an estimate)" in product
 
 
+def test_kernels_whose_shares_are_not_known_are_not_told_to_take_nothing(tmp_path: Path) -> None:
+    launches = [launch(name, {}, ns=None if name == "a" else 1e5) for name in "abcdefghijklmnopqrstuvwxyz"]
+    write_table(with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION}), tmp_path / "run.parquet")
+    found = json.loads(called_here("report", "run.parquet", "--format", "json", cwd=tmp_path).out)
+    (rest,) = (
+        row for row in found["rows"] if row["values"] and "time_share" in row["values"] and "more" in row["text"]
+    )
+    assert rest["text"].endswith("more kernels, whose share of the time is not known")
+    assert rest["values"]["time_share"] is None
+
+
 @pytest.mark.parametrize("against", [[], ["--against", "old.parquet"]])
 def test_kernels_of_one_name_are_told_apart(against: list[str], tmp_path: Path) -> None:
     names = [f"void at::native::elementwise_kernel<at::native::CUDAFunctor_add<{one}>>(int)" for one in ("int", "long")]
