@@ -284,5 +284,7 @@ def words_of(array: pa.DictionaryArray) -> list[str | None]:
 
 
 def one(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array."""
+    """A column as one array. Arrow makes one from no chunks by pyarrow.array(), which imports pandas."""
+    if not column.num_chunks:
+        return pa.nulls(0, column.type)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

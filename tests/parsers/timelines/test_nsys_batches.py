@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -278,6 +280,15 @@ class TestGpuWorkAlone:
         assert [line.split(",")[:4] for line in again.stdout.splitlines()] == [
             line.split(",")[:4] for line in shown.stdout.splitlines()
         ]
+
+    def test_is_read_and_summed_without_pandas(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        program = (
+            "import sys; from ncu_tools.cli import run; assert run(sys.argv[1:]) == 0; "
+            "assert 'pandas' not in sys.modules; assert 'ncu_parsers.launches.nsys.operations' in sys.modules"
+        )
+        words = ["hotspots", str(self.timeline(tmp_path))]
+        subprocess.run([sys.executable, "-c", program, *words], check=True, capture_output=True)
 
     def test_is_not_enough_for_categories_that_operators_decide(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
