@@ -132,14 +132,18 @@ class TestParquet:
             "kernel_name",
         ]
 
-    def test_names_are_dictionaries_ids_delta_encoded_and_all_columns_zstd(self, tmp_path: Path) -> None:
-        write_table(with_metadata(table(launch(metrics=sass(ffma=1), ns=5)), OURS), tmp_path / "l.parquet")
+    def test_names_are_dictionaries_ids_and_times_delta_encoded_and_all_columns_zstd(self, tmp_path: Path) -> None:
+        launches = table(launch(metrics=sass(ffma=1), ns=5))
+        launches = launches.append_column("start_ns", pa.array([7])).append_column("end_ns", pa.array([7.5]))
+        write_table(with_metadata(launches, OURS), tmp_path / "l.parquet")
         group = pq.ParquetFile(tmp_path / "l.parquet").metadata.row_group(0)
         columns = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
         assert {column.compression for column in columns.values()} == {"ZSTD"}
         assert any("DICTIONARY" in encoding for encoding in columns["kernel_name"].encodings)
-        assert "BYTE_STREAM_SPLIT" in columns["duration_ns"].encodings
-        assert "DELTA_BINARY_PACKED" in columns["launch_id"].encodings
+        for name in ("duration_ns", "end_ns"):
+            assert "BYTE_STREAM_SPLIT" in columns[name].encodings
+        for name in ("launch_id", "start_ns"):
+            assert "DELTA_BINARY_PACKED" in columns[name].encodings
 
     def test_a_write_that_fails_leaves_the_old_file_and_no_other(self, tmp_path: Path) -> None:
         path = tmp_path / "l.parquet"
