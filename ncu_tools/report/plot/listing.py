@@ -149,7 +149,7 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
     rest = scene.marks[count:]
     if rest and scene.density is None:
         known = [mark.time_share for mark in rest if mark.time_share is not None]
-        share = percent(sum(known) / len(scene.runs)) if known else ""
+        share = percent(sum(known)) if known and not several else ""
         result.append(Line(f"{len(rest):,} other {one if len(rest) == 1 else many}", share, quiet=True))
     result += _not_drawn(scene, one, many)
     return (0 if has_names(scene) else count), result

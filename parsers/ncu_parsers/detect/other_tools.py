@@ -24,6 +24,11 @@ def of_other_tool(name: str, head: bytes) -> NotAReport | None:
     return None
 
 
+def is_tar(head: bytes) -> bool:
+    """True for the first bytes of a tar archive, whose files would be read as one."""
+    return head[257:262] == b"ustar"
+
+
 def is_json_of_other_tool(head: bytes) -> bool:
     """True if a file's first bytes are another tool's JSON, which may look like a trace of PyTorch's profiler."""
     if not head.lstrip().startswith((b"{", b"[")):

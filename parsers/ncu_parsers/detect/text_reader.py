@@ -16,7 +16,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.tool_failures import ToolFailed, recognise
 from zstandard import ZstdError
 
-from ncu_parsers.detect.other_tools import is_json_of_other_tool, of_other_tool
+from ncu_parsers.detect.other_tools import is_json_of_other_tool, is_tar, of_other_tool
 from ncu_parsers.launches.nsys import nsys_stats
 from ncu_parsers.ncu import csv_pages
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
@@ -176,6 +176,8 @@ BINARY_FILES = (
     (b"PK\x03\x04", "is a zip archive", "Unpack it, and name the files or their folder."),
     (b"\x1f\x8b\x08", "is compressed more than once", "Unpack it, and name what is in it."),
     (b"\x28\xb5\x2f\xfd", "is compressed more than once", "Unpack it, and name what is in it."),
+    (b"\xfd7zXZ\0", "is compressed by xz", "Unpack it with xz -dk, or compress it by gzip or zstd."),
+    (b"BZh", "is compressed by bzip2", "Unpack it with bunzip2 -k, or compress it by gzip or zstd."),
     (b"%PDF", "is a PDF document", f"Export the report: {EXPORT}"),
 )
 """Magic bytes of binary files, what the files are, and what to do instead."""
@@ -185,6 +187,10 @@ def _refuse_binary(source: Source, head: bytes) -> None:
     for magic, what, advice in BINARY_FILES:
         if head.startswith(magic):
             raise NotAReport(f"{source.name} {what}.", advice=advice)
+    if is_tar(head):
+        raise NotAReport(
+            f"{source.name} is a tar archive.", advice="Unpack it with tar xf, and name the files or their folder."
+        )
     if is_json_of_other_tool(head) and (other := of_other_tool(source.name, head)) is not None:
         raise other
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ncu_parsers.detect.other_tools import is_json_of_other_tool
+from ncu_parsers.detect.other_tools import is_json_of_other_tool, is_tar
 from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
@@ -129,6 +129,7 @@ KINDS: tuple[FileKind, ...] = (
         by_others=True, in_parts=True, ranges_apart=True,
         origin="nsys", activity=("ncu_parsers.launches.nsys.nsys_rep", "read_activity"), trims=True,
     ),
+    FileKind("ncu_parsers.detect.text_reader", begins=is_tar),
     FileKind("ncu_parsers.binaries.not_a_report", (ELF, FATBIN, ARCHIVE)),
     FileKind("ncu_parsers.binaries.not_a_report", (b"//", b".version"), words=PTX),
     FileKind("ncu_parsers.timelines.formats.rocprofv3", (b"{",), words=ROCPROFV3, origin="rocprofv3"),

@@ -26,7 +26,8 @@ REPORT_SUFFIXES = {
     *(suffix for kind in KINDS for suffix in kind.suffixes),
 }  # fmt: skip
 """Name endings of reports in a folder."""
-COMPRESSED = ("", ".gz", ".zst")
+COMPRESSED = ("", ".gz", ".zst", ".xz", ".bz2")
+"""Reports compressed by xz and bzip2 are found too, that they are refused and not passed over."""
 MOST_COMPARED = 10_000
 """Most names of a folder that a missing name is compared with."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import lzma
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from tests.support.reports import needs_shared_reports, sample_files, shared_rep
 
 @pytest.mark.parametrize(("name", "head", "what"), [
     ("perf.data", b"PERFILE2" + bytes(99), "is a recording of Linux perf"),
+    ("a.csv.xz", b"\xfd7zXZ\0" + bytes(99), "is compressed by xz. Unpack it with xz -dk"),
+    ("a.csv.bz2", b"BZh9" + bytes(99), "is compressed by bzip2. Unpack it with bunzip2 -k"),
     ("old.data", b"2ELIFREP" + bytes(99), "is a recording of Linux perf"),
     ("TRAIN.QDSTRM", b"recording", "is a recording of nsys that was not turned into a report"),
     ("a.ncu-proj", b"x", "is a project of ncu-ui"),
@@ -52,6 +56,24 @@ def test_a_file_is_named_by_its_first_bytes_its_suffix_or_its_words(
         read_report(Source(str(tmp_path / name)))
     assert f"{name} {what}" in refused.value.paragraph
     assert refused.value.advice
+
+
+@pytest.mark.parametrize("name", ["reports.tar", "reports.tar.gz"])
+def test_an_archive_of_reports_is_not_read_as_one_of_them(name: str, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / name, "w:gz" if name.endswith("gz") else "w") as archive:
+        for report in ("d04-long-metrics.csv", "d09-units-per-row.csv"):
+            archive.add(SAMPLES / report, report)
+    result = ran("hotspots", str(tmp_path / name))
+    assert result.exit_code == 1
+    assert f"{name} is a tar archive. Unpack it with tar xf, and name the files or their folder." in result.stderr
+
+
+def test_a_file_of_a_folder_that_xz_compressed_is_said_to_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes((SAMPLES / "d04-long-metrics.csv").read_bytes())
+    (tmp_path / "b.csv.xz").write_bytes(lzma.compress((SAMPLES / "d04-long-metrics.csv").read_bytes()))
+    result = ran("hotspots", str(tmp_path))
+    assert result.exit_code == 0
+    assert "b.csv.xz was left out: it is compressed by xz" in result.stderr
 
 
 PROTON = b'[{"children": [{"children": [], "frame": {"name": "k"}, "metrics": {"Time (ns)": 5}}], "frame": {"name": "ROOT"}}]'

@@ -579,6 +579,15 @@ class TestIncompleteRuns:
         assert "share of time" not in words
         assert "0.0 %" not in words
 
+    def test_with_several_runs_list_no_sum_of_shares_of_different_runs(self) -> None:
+        launches = [measured_or_not(f"kernel_{number}", ns=2e5) for number in range(14)]
+        scene = scene_of(roofline({"one": table(*launches), "two": table(measured_or_not("k"))}))
+        canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
+        draw_listing(canvas)
+        words = [text.get_text() for text in canvas.figure.texts]
+        (rest,) = (place for place, word in enumerate(words) if word.endswith(" other kernels"))
+        assert "%" not in words[rest - 1] + words[rest + 1]
+
     def test_with_two_kernels_at_one_position_have_separate_numbers(self) -> None:
         check_that_numbers_are_apart(scene_of(roofline({"run": table(*map(measured_or_not, "abcdefgh"))})))
 
