@@ -38,7 +38,7 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "intervals": (
         ("ncu_tools/numbers/statistics.py", "ncu_tools/compare/per_launch.py", "ncu_tools/compare/comparison_sums.py"),
         ("tests/tools/numbers", f"{COMPARE}/test_per_launch.py", f"{COMPARE}/test_compare.py",
-         f"{COMPARE}/test_same_work.py"),
+         f"{COMPARE}/test_same_work.py", f"{COMPARE}/test_compare_operators.py"),
     ),
     "units": (
         ("parsers/ncu_parsers/report_data/cell_text.py",),

@@ -104,7 +104,7 @@ class IterationSums(Accumulator):
             weight = weights[keys[:, 0]]
             amounts = np.where(weight > 0, amounts * weight, 0.0)
         found = np.zeros((len(iterations), count))
-        np.add.at(found, (place.reshape(-1), groups[keys[:, 0]]), amounts)
+        np.add.at(found, (place, groups[keys[:, 0]]), amounts)
         return found
 
     def total(self, column: str, signatures: int) -> Estimate | None:

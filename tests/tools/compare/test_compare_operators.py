@@ -9,6 +9,7 @@ from pathlib import Path
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
+from ncu_tools.compare.per_launch import OF_OTHER_INPUTS
 from tests.parsers.timelines.test_kineto import A100, call, gpu
 from tests.parsers.timelines.test_work_of_traces import operator
 from tests.support.launches import launch, table
@@ -27,11 +28,11 @@ def test_launches_without_operators_are_refused_and_pass_no_gate(tmp_path: Path)
     assert b'errors="1"' in junit.read_bytes()
 
 
-def trace(path: Path, sizes: Sequence[int], *, slower: float = 1) -> str:
+def trace(path: Path, sizes: Sequence[int], *, slower: float = 1, shapes: bool = True) -> str:
     """Products of square matrices, each of a time that follows from its size, with a scatter of 1 %."""
     events = []
     for number, size in enumerate(sizes, 1):
-        start, shape = 1000 * number, [[size, size], [size, size]]
+        start, shape = 1000 * number, [[size, size], [size, size]] if shapes else []
         events += [
             operator("aten::mm", start, 40, shape, ["float", "float"], ["", ""]),
             call(number, start + 10),
@@ -69,3 +70,14 @@ def test_the_words_are_those_of_calls_and_not_of_launches(tmp_path: Path) -> Non
     found = ran("compare", base, more, "--by", "operator")
     assert "all operators: not the same work: 6 -> 8 calls of aten::mm" in found.stdout
     assert "1 operator is compared per call, of the shapes and types in both runs" in found.stderr
+
+
+def test_the_words_are_those_of_calls_where_one_trace_alone_knows_shapes(tmp_path: Path) -> None:
+    known, unknown = (
+        trace(tmp_path / "known.json", [400] * 6),
+        trace(tmp_path / "unknown.json", [400] * 6, shapes=False),
+    )
+    for base, new in ((known, unknown), (unknown, known)):
+        said = ran("compare", base, new, "--by", "operator", "--format", "json").stdout
+        assert OF_OTHER_INPUTS in said
+        assert "inputs of other shapes of aten::mm" in said

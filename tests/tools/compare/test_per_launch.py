@@ -417,8 +417,32 @@ class TestIntervalsOfIterations:
         assert by_name == {"gemm": WITHIN_SIGNATURES, "relu": OF_ITERATIONS}
 
     def test_need_two_iterations_in_each_run(self) -> None:
-        time = compared(self.run(1.0), self.run(1.0, of=(1.0,))).kernels[0].changes["time"]
-        assert time.basis == WITHIN_SIGNATURES
+        two, one = self.run(1.0), self.run(1.0, of=(1.0,))
+        for base, new in ((two, one), (one, two)):
+            assert compared(base, new).kernels[0].changes["time"].basis == WITHIN_SIGNATURES
+
+    @pytest.mark.filterwarnings("error")
+    def test_are_those_of_launches_where_one_launch_has_no_iteration(self) -> None:
+        base = [*self.run(1.0), *several("gemm", 100.0)]
+        assert compared(base, self.run(1.0)).kernels[0].changes["time"].basis == WITHIN_SIGNATURES
+
+    def test_weigh_launches_of_each_grid_as_in_the_base_and_leave_out_those_of_other_grids(self) -> None:
+        """The new run has twice as many small launches in each iteration, the base some of a grid without a time."""
+        means = (100.0, 110.0, 101.0)
+        base = [one for number, ns in enumerate(means) for one in self.mixed(number, ns, small=1)]
+        new = [one for number, ns in enumerate(means) for one in self.mixed(number, 1.2 * ns, small=2)]
+        base += [launch("gemm", grid=(512, 1, 1), block=BLOCK, iteration=number) for number in range(3)]
+        time = compared(base, new).kernels[0].changes["time"]
+        each = 5.5 * np.array(means)
+        assert (time.basis, time.compares) == (OF_ITERATIONS, OF_COMMON_SIGNATURES)
+        assert (time.low, time.high) == pytest.approx(ratio_interval(mean_of(each), mean_of(1.2 * each)))
+
+    @staticmethod
+    def mixed(iteration: int, ns: float, *, small: int) -> list[Launch]:
+        """Launches of one iteration: some of a small grid, and a large one that takes ten times as long."""
+        return several("gemm", *[ns] * small, iteration=iteration) + several(
+            "gemm", 10 * ns, grid=LARGE, iteration=iteration
+        )
 
     def test_are_the_same_whether_launches_are_added_at_once_or_in_parts(self) -> None:
         launches = self.run(1.0)

@@ -231,11 +231,23 @@ class TestPairedRatioInterval:
 
     @pytest.mark.parametrize(
         ("base", "new"),
-        [((1.0, 99.0), (2.0, 98.0)), ((1, 1, 98), (1, 1, 99)), ((1, NONE, 1), (1, 1, 1)), ((0, 0, 0), (1, 1, 1))],
-        ids=["two works", "one that takes nearly all", "an unknown time", "no time"],
-    )
+        [
+            ((1.0, 99.0), (2.0, 98.0)), ((1, 1, 98), (1, 1, 99)), ((1, NONE, 1), (1, 1, 1)), ((1, 1, 1), (1, NONE, 1)),
+            ((0, 0, 0), (1, 1, 1)), ((1, 1, 1), (0, 0, 0)), ((1, -0.5, 1), (1, 1, 1)), ((1, 1, 1), (1, -0.5, 1)),
+        ],
+        ids=[
+            "two works", "one that takes nearly all", "an unknown time before", "an unknown time after", "no time before",
+            "no time after", "a negative time before", "a negative time after",
+        ],
+    )  # fmt: skip
     def test_is_unknown_of(self, base: tuple[float, ...], new: tuple[float, ...]) -> None:
         assert paired_ratio_interval(np.array(base, float), np.array(new, float)) is None
+
+    def test_is_the_same_in_every_unit_of_time(self) -> None:
+        base, new = np.array([9.0, 10.0, 11.0]), np.array([11.0, 11.0, 11.0])
+        found = paired_ratio_interval(base, new)
+        assert found is not None
+        assert paired_ratio_interval(base / 1e6, new / 1e6) == pytest.approx(found)
 
     @pytest.mark.parametrize(("works", "decades"), one_in(4, [(12, 3), (3, 0), (6, 1), (40, 1), (2, 0.1)]))
     @pytest.mark.slow
@@ -263,6 +275,20 @@ class TestTotalsWithSingleLaunches:
         assert found.total.tolist() == [250]
         assert found.variance.tolist() == pytest.approx([2 * 2 + (2 / 100**2) * 50**2])
         assert found.freedom.tolist() == [1]
+
+    def test_pool_the_relative_scatter_of_several_strata(self) -> None:
+        """Squares of 2 around 100 and 8 around 200, so (2 / 100^2 + 8 / 200^2) / 2 relative to the square of a time."""
+        strata = of_values(np.array([99.0, 101.0, 198.0, 202.0, 50.0]), np.array([0, 0, 1, 1, 2]), 3)
+        found = totals_with_single_launches(strata, np.zeros(3, np.int64), 1, np.ones(3))
+        of_single = (2 / 100**2 + 8 / 200**2) / 2 * 50**2
+        assert found.total.tolist() == [650]
+        assert found.variance.tolist() == pytest.approx([4 + 16 + of_single])
+        parts = 4**2 / 1 + 16**2 / 1 + of_single**2 / 2
+        assert found.freedom.tolist() == pytest.approx([(20 + of_single) ** 2 / parts])
+
+    def test_are_known_where_single_launches_have_just_half_of_the_sum(self) -> None:
+        strata = of_values(np.array([99.0, 101.0, 200.0]), np.array([0, 0, 1]), 2)
+        assert not np.isnan(totals_with_single_launches(strata, self.ONE, 1, np.ones(2)).variance).any()
 
     def test_equal_totals_where_no_stratum_has_a_single_launch(self) -> None:
         strata, weights = of_values(VALUES, GROUPS, 2), np.array([1.0, 3.0])
