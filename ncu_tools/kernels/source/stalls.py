@@ -44,7 +44,7 @@ def stalls() -> dict[str, Stall]:
 
 def stall_counts(code: KernelCode) -> Floats:
     """Samples by stall reason, float64, instructions x `REASONS`; 0 where a reason was not sampled."""
-    return np.stack([np.nan_to_num(code.counts(f"stall_{reason}")) for reason in REASONS]).T
+    return np.nan_to_num(np.stack([code.counts(f"stall_{reason}") for reason in REASONS])).T
 
 
 def dominant(counts: Floats) -> tuple[npt.NDArray[np.int64], Floats]:

@@ -110,7 +110,9 @@ def _buffer(values: npt.NDArray[np.generic]) -> pa.Buffer:
 
 
 def _offsets(lengths: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.array(lengths, np.int32).cumsum(dtype=np.int32, out=offsets[1:])
+    return offsets
 
 
 def floats(values: npt.NDArray[np.float64]) -> pa.Array:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ncu_launch.files.run_files import BENCH_FILE as BENCH_FILE
 
 from ncu_parsers.schema.own_columns import own_fields, own_values
-from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of, table_metadata
+from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of, table_metadata, with_nulls
 
 BENCH = "bench"
 """Value of `table` in the file's metadata."""
@@ -146,10 +146,7 @@ def completed(table: pa.Table) -> pa.Table:
     """
     if _BASIS not in table.column_names and "expected_flops" in table.column_names:
         table = _without_zeros(table)
-    for column in COLUMNS:
-        if column.name not in table.column_names:
-            table = table.append_column(field_of(column), pa.nulls(len(table), column.type))
-    return table
+    return with_nulls(table, COLUMNS)
 
 
 def _without_zeros(table: pa.Table) -> pa.Table:

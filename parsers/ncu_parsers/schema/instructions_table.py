@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ncu_parsers.schema.arrays import cast, dictionary, integers, texts
-from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of
+from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of, with_nulls
 
 Columns = dict[str, Any]
 
@@ -279,7 +279,4 @@ def joined_instructions(parts: Sequence[pa.Table], notes: Sequence[str] = ()) ->
 
 def completed(table: pa.Table) -> pa.Table:
     """Append a column of nulls for each missing column of the contract."""
-    for column in COLUMNS:
-        if column.name not in table.column_names:
-            table = table.append_column(field_of(column), pa.nulls(len(table), column.type))
-    return table
+    return with_nulls(table, COLUMNS)

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -202,6 +202,7 @@ ABSENT = frozenset({
 """Texts that stand for a missing value: null, never 0."""
 
 
+@cache
 def field_of(column: Field) -> pa.Field:
     """The Arrow field of a column, with unit and meaning in its metadata."""
     return pa.field(column.name, column.type, metadata=field_metadata(unit=column.unit, meaning=column.meaning))
@@ -296,6 +297,16 @@ def encoded(metadata: dict[str, Any]) -> bytes:
     """Encode file-level metadata as stored in the file, with the kinds of its notes beside their texts."""
     kinds = kinds_in(metadata)
     return json.dumps({**metadata, NOTE_KINDS: kinds} if kinds else metadata).encode()
+
+
+def with_nulls(table: pa.Table, columns: Sequence[Field]) -> pa.Table:
+    """Append a column of nulls for each of `columns` that is missing."""
+    known = set(table.column_names)
+    missing = [column for column in columns if column.name not in known]
+    arrays = [*table.columns, *(pa.nulls(len(table), column.type) for column in missing)]
+    return pa.Table.from_arrays(
+        arrays, schema=pa.schema([*table.schema, *map(field_of, missing)], table.schema.metadata)
+    )
 
 
 def has_column(table: pa.Table, name: str) -> bool:
