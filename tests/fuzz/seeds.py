@@ -10,8 +10,10 @@ import sqlite3
 from dataclasses import asdict
 from functools import lru_cache
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,6 +64,7 @@ from tests.support.timelines import (
 from tests.support.warp_pipelines import drawn, simulated
 
 LONGEST = 2000
+LONGEST_CSV = 1750
 LONGEST_WIDE = 6000
 """The header of a wide page alone is longer."""
 
@@ -77,8 +80,15 @@ SOME_OF_POINTS = (
 )  # fmt: skip
 
 
-COLUMNS = 27
+COLUMNS = 19
 """Of wide pages: whose kernel, and metrics of each kind. More take longer, and are read alike."""
+ROWS = 3
+"""Of one launch: of metrics, and of rules. The next rows are read alike."""
+LONG_NAME = (
+    b"at::native::vectorized_elementwise_kernel<4, at::native::relu_kernel(at::TensorIteratorBase &)::[lambda(float) "
+    b"(instance 1)], std::array<char *, 2>>(int, T2, T3)"
+)
+"""It would be most of the bytes of a seed, so that few changes would meet anything else."""
 
 
 def narrowed(page: bytes) -> bytes:
@@ -92,23 +102,35 @@ def begun(data: bytes, longest: int = LONGEST) -> bytes:
     return data if len(data) <= longest else data[: data.rfind(b"\n", 0, longest) + 1]
 
 
+def shortened(name: str, page: bytes) -> bytes:
+    """The beginning of a sample: few columns, a shorter kernel, and few rows of each launch, so that it has several."""
+    page = narrowed(page) if "wide" in name else page
+    if "utf16" in name:
+        return begun(page)
+    lines = page.replace(LONG_NAME, b"relu<4, float>(int, T2)").splitlines(keepends=True)
+    alike = (list(rows) for _, rows in groupby(lines, lambda line: (line[:4], b'"","","' in line)))  # metrics, or rules
+    few = b"".join(row for rows in alike for row in rows[:ROWS])
+    return begun(few if b'"ID"' in few else b"".join(lines), LONGEST_CSV if b'"ID"' in few else LONGEST)
+
+
 @lru_cache(maxsize=1)
 def csv_reports() -> list[bytes]:
     """Every dialect of ncu and nsys in text; some with noise, other encodings, compressed."""
-    found = [begun(narrowed(data) if "wide" in name else data) for name, data in sorted(reports().items())]
+    found = [shortened(name, data) for name, data in sorted(reports().items())]
     stats = [
         f'{SUMMARY}\n62.5,4000,4,1000.0,990.0,900,1100,None,"{NAME}"\n',
         f"** CUDA GPU Trace (cuda_gpu_trace):\n\n{TRACE}\n{KERNEL_ROW}\n{COPY_ROW}\n",
     ]
-    long = begun(reports()["d04-long-metrics.csv"])
+    long = shortened("long", reports()["d04-long-metrics.csv"])
     several = long + b"epoch 3: done\n" + reports()["d17-section-occupancy.csv"]
     return [*found, *(text.encode() for text in stats), several, gzip.compress(long), zstandard.compress(long)]
 
 
+@lru_cache(maxsize=1)
 def ncu_pages() -> list[bytes]:
     """Long and wide pages, which the fast path takes."""
     names = [name for name in sorted(reports()) if any(word in name for word in ("long", "wide", "d08", "d13", "d21"))]
-    return [begun(narrowed(reports()[name]) if "wide" in name else reports()[name]) for name in names]
+    return [shortened(name, reports()[name]) for name in names]
 
 
 def operator_files() -> list[bytes]:
@@ -239,6 +261,12 @@ def launch_table() -> pa.Table:
 
 
 @lru_cache(maxsize=1)
+def plain_launch_table() -> pa.Table:
+    """These launches without lists and without a second column of a type: half the columns of a file, half the time."""
+    return launch_table().drop_columns(["report", "kernel_short", "flops_basis", "grid", "nvtx_path", "rules"])
+
+
+@lru_cache(maxsize=1)
 def point_table() -> pa.Table:
     """Measured points of a sweep."""
     row = {
@@ -251,6 +279,13 @@ def point_table() -> pa.Table:
     failed = {**row, "point": "gemm:128 fp32", "outcome": "failed", "reason": "it failed", "latency_mean_ns": None}
     table = bench_table([row, failed], asked=["bench"])
     return table.select(SOME_OF_POINTS)
+
+
+@lru_cache(maxsize=1)
+def point_rows() -> list[dict[str, Any]]:
+    """The rows of `point_table`."""
+    rows: list[dict[str, Any]] = point_table().to_pylist()
+    return rows
 
 
 def parquet_files() -> list[bytes]:
@@ -331,15 +366,32 @@ def binary_reports() -> list[bytes]:
     return [put_together(BEGINNING, blocks), small, small[:-9], zstandard.compress(small), BEGINNING + b"\x03"]
 
 
+COLUMNS_OF_SOURCE = frozenset({
+    "Line No", "Source", "Address", "Warp Stall Sampling (All Cycles)", "Warp Stall Sampling (Not-issued Cycles)",
+    "Instructions Executed", "Avg. Threads Executed", "Address Space", "Access Operation", "Access Size",
+    "L2 Theoretical Sectors Global", "L1 Wavefronts Shared", "L1 Wavefronts Shared Ideal", "stall_long_sb", "stall_wait",
+    "stall_wait (Not Issued)", "smsp__pcsamp_sample_count",
+})  # fmt: skip
+"""Titles of every kind of column: the other stalls and counts are read as these are."""
+LINES_OF_SOURCE = ("9", "14")
+TEXTS_OF_SOURCE = (
+    "      MOV R1, c[0x0][0x28] ", "      LDG.E R4, [R2.64] ", "      FMNMX R6, R4, R6, !PT ", "@!P1  BRA 0x7f3a5e200070 ",
+)  # fmt: skip
+"""A load, what waits for it, and a branch back, below their lines."""
+
+
 def source_pages() -> list[bytes]:
     """Source pages: of lines and instructions, of instructions alone, of lines alone, and as text."""
-    rows = [row[:9] + row[16:] for row in source_page.source_rows()]
-    head, lines = rows[:2], rows[2:7]
-    instructions = [[row[2], row[3], *row[4:]] for row in rows[2:] if row[2] != "-"][:5]
+    named, rows = list(source_page.source_rows())[:2], list(source_page.source_rows())[2:]
+    kept = [at for at, title in enumerate(rows[0]) if title in COLUMNS_OF_SOURCE]
+    titles, *rows = [[row[at] for at in kept] for row in rows]
+    head, lines = [*named, titles], [row for row in rows if row[0] in LINES_OF_SOURCE or row[3] in TEXTS_OF_SOURCE]
+    instructions = [row[2:] for row in (titles, *lines) if row[2] != "-"]
     alone = [["Kernel Name", source_page.KERNEL], *instructions]
     text = "  File Path: a.cu\nFunction Name: k\n# Address Source Samples\n- ------- ------ -------\n"
     wrapped = "1 0x10    FADD R1,       7\n                R2, R3       \n"
-    pages = [[*head, *lines], alone, [*head, *([*row[:2], *row[4:]] for row in lines)], [*alone, *alone]]
+    of_lines = [[*row[:2], *row[4:]] for row in (titles, *lines)]
+    pages = [[*head, *lines], alone, [*named, *of_lines], [*alone, *alone]]
     return [*map(_quoted, pages), (text.strip() + "\n" + wrapped).encode()]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -112,15 +112,21 @@ def try_input(target: Target, data: bytes, *, thorough: bool | None = None) -> N
 @contextmanager
 def written(data: bytes, name: str) -> Iterator[Path]:
     """The input as a file of that name, in a folder of this process."""
-    path = _folder() / name
-    path.write_bytes(data)
+    path = _path(name)
+    with path.open("wb", buffering=0) as file:
+        file.write(data)
     try:
         yield path
     finally:
         path.unlink(missing_ok=True)
 
 
-@lru_cache(maxsize=1)
+@cache
+def _path(name: str) -> Path:
+    return _folder() / name
+
+
+@cache
 def _folder() -> Path:
     folder = tempfile.mkdtemp(prefix="ncu-bench-fuzz-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -341,9 +347,17 @@ def parquet_bytes(data: bytes, thorough: bool) -> None:
 
 def parquet_schema(data: bytes, thorough: bool) -> None:
     """A whole Parquet file whose columns are missing, or of other types, and whose metadata is anything."""
-    with written(b"", "launches.parquet") as path:
-        pq.write_table(_changed(seeds.launch_table(), Choices(data)), path)
+    choices = Choices(data)
+    table = choices.one_of((seeds.plain_launch_table, seeds.launch_table))()
+    with written(_as_parquet(_changed(table, choices)), "launches.parquet") as path:
         _use_launches(path, thorough)
+
+
+def _as_parquet(table: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out)
+    found: bytes = out.getvalue().to_pybytes()
+    return found
 
 
 def _use_launches(path: Path, thorough: bool) -> None:
@@ -367,12 +381,12 @@ def _use_launches(path: Path, thorough: bool) -> None:
 
 def bench(data: bytes, thorough: bool) -> None:
     """A table of measured points whose columns are missing or of other types, or a file; points are put behind."""
+    if not data.startswith(footer.MAGIC):
+        data = _as_parquet(_changed(seeds.point_table(), Choices(data)))
     with written(data, "bench.parquet") as path:
-        if not data.startswith(footer.MAGIC):
-            pq.write_table(_changed(seeds.point_table(), Choices(data)), path)
         table = reader.read_bench(path)
     hold_table(table)
-    assert len(appended(table, seeds.point_table().to_pylist())) == len(table) + 2
+    assert len(appended(table, seeds.point_rows())) == len(table) + 2
 
 
 def _changed(table: pa.Table, choices: Choices) -> pa.Table:
@@ -632,7 +646,7 @@ TARGETS: dict[str, Target] = {
     "nsys-cells": Target(nsys_cells, lambda: [b"\x00\x04\x00", bytes(range(48))], longest=64),
     "kineto": Target(kineto_events, seeds.traces, JSON_WORDS, 6000),
     "parquet-bytes": Target(parquet_bytes, seeds.parquet_files, longest=1 << 16),
-    "parquet-schema": Target(parquet_schema, lambda: [b"\x05\x01", bytes(range(48))], longest=64),
+    "parquet-schema": Target(parquet_schema, lambda: [b"\x00\x05\x01", b"\x01" + bytes(range(48))], longest=64),
     "bench": Target(bench, lambda: [b"\x05\x01", bytes(range(48))], longest=64),
     "machine": Target(machine, seeds.machine_files, TOML_WORDS, 4096),
     "manifest": Target(manifest, seeds.manifests, MANIFEST_WORDS, 4096),
