@@ -46,21 +46,6 @@ SAMPLES = ROOT / "sample_reports"
 SHARED = ROOT.parent / "shared"
 
 
-LONGEST = (
-    "test_execute.py", "test_html_report.py", "test_timeline_page.py", "test_operators.py",
-    "test_profile_with_a_stand_in.py", "test_bench.py", "test_nsys.py", "test_parts.py", "test_real_tools.py",
-    "test_limits.py", "test_notebook.py", "test_traced_program.py", "test_ranks.py", "test_hostile.py",
-    "test_streaming.py", "test_kernel_page.py", "test_several_runs_page.py", "test_varied_profile.py",
-    "test_real_reports.py", "test_cli.py", "test_language_commands.py", "test_estimate.py", "test_faults.py",
-    "test_source_pages.py", "test_python_locations.py", "test_parts_page.py", "test_golden_texts.py",
-    "test_binary_instructions.py", "test_compare.py", "test_docs.py", "test_mcp.py", "test_doctor.py",
-    "test_inside_page.py", "test_measured_machines.py", "test_changes.py", "test_house.py", "test_dask.py",
-    "test_studies.py", "test_wheel.py", "test_engine_steps.py", "test_digest.py", "test_expected_work.py",
-    "test_flop_counter.py", "test_user_ranges.py", "test_pictures.py", "test_text_roofline.py", "test_gpu_scripts.py",
-)  # fmt: skip
-"""Files that take the most time, longest first: where several processes share the files, none is left alone with one."""
-
-
 PRINTED: list[PrintedAnswers] = []
 """What commands printed as JSON in this process; empty until pytest is configured."""
 
@@ -73,8 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         keep_texts_of_instructions()
         PRINTED.append(PrintedAnswers())
         vars(options)["to_json"] = PRINTED[0].take
-    if hasattr(config.option, "loadscopereorder"):  # else pytest-xdist begins with the files of most tests
-        config.option.loadscopereorder = False
+    config.pluginmanager.import_plugin("tests.support.files_by_turns")
 
 
 def keep_texts_of_instructions() -> None:
@@ -124,8 +108,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("nightly"):  # `-m "not slow"` takes the place of the default, `-m "not nightly"`
             item.add_marker("slow")
-    place = {name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
 
 
 def _is_forbidden(skip: pytest.TestReport | pytest.CollectReport) -> bool:
