@@ -109,7 +109,7 @@ def _launching(calls: ApiCalls, every: Integers, kept: Integers) -> ApiCalls:
     elsewhere = np.zeros(len(calls), np.bool_)
     elsewhere[every[every >= 0]] = True
     elsewhere[kept[kept >= 0]] = False
-    return replace(calls, correlation=np.where(elsewhere, MISSING, calls.correlation))
+    return replace(calls, correlation=np.where(elsewhere, np.int64(MISSING), calls.correlation))
 
 
 def _within(table: OfHost, since: int, until: int) -> OfHost:

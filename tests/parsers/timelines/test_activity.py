@@ -303,8 +303,23 @@ def test_a_narrow_column_holds_its_values_in_the_narrowest_type(values: list[int
     assert (found.tolist(), found.dtype) == (values, kind)
 
 
-def test_codes_beyond_16_bits_make_their_column_wider_and_keep_those_before() -> None:
-    filled = FilledColumns(3, {"label": "i2"})
-    filled.add({"label": np.array([32_767])}, np.array([True]))
-    filled.add({"label": np.array([32_768, 1])}, np.array([True, True]))
-    assert filled.columns["label"].tolist() == [32_767, 32_768, 1]
+def test_a_column_with_one_value_in_every_row_takes_the_memory_of_one() -> None:
+    found = narrow(np.full(5, 300))
+    assert (found.tolist(), found.dtype, found.strides) == ([300] * 5, "int16", (0,))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [([127, 1], "int8"), ([128, 1], "int16"), ([32_768, 1], "int32"), ([1 << 31, 1], "int64"), ([MISSING, 1], "int64")],
+)
+def test_values_beyond_a_column_make_it_wider_and_keep_those_before(values: list[int], kind: str) -> None:
+    filled = FilledColumns(3, {"label": "i1"})
+    filled.add({"label": np.array([127])}, np.array([True]))
+    filled.add({"label": np.array(values)}, np.array([True, True]))
+    assert (filled.columns["label"].tolist(), filled.columns["label"].dtype) == ([127, *values], kind)
+
+
+def test_one_number_for_all_rows_of_a_block_makes_a_column_wider_too() -> None:
+    filled = FilledColumns(2, {"kind": "i1"})
+    filled.add({"kind": -129}, np.array([True, True]))
+    assert filled.columns["kind"].tolist() == [-129, -129]

@@ -447,7 +447,7 @@ def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:
 class FilledColumns:
     """Columns that are filled block by block, with room for `rows`; unused room takes no memory.
 
-    `kinds` are the types of the columns by name, such as "i8"; "i2" becomes "i4" if it cannot hold the values.
+    `kinds` are the types of the columns by name, such as "i8"; one that cannot hold the values becomes wider.
     """
 
     def __init__(self, rows: int, kinds: Mapping[str, str]) -> None:
@@ -461,8 +461,9 @@ class FilledColumns:
         first, self._filled = self._filled, self._filled + int(kept.sum())
         for name, column in self._columns.items():
             value = columns[name][kept] if isinstance(columns[name], np.ndarray) else columns[name]
-            if column.dtype == np.int16 and np.max(value, initial=0) > np.iinfo(np.int16).max:
-                column = self._columns[name] = column.astype(np.int32)
+            if column.itemsize < 8:
+                needed = _narrowest(int(np.min(value, initial=0)), int(np.max(value, initial=0)))
+                column = self._columns[name] = column.astype(np.promote_types(column.dtype, needed), copy=False)
             column[first : self._filled] = value
 
     @property
@@ -481,13 +482,18 @@ def in_order(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def narrow(column: Integers) -> Integers:
-    """A column in the narrowest type that holds its values; `MISSING` takes 64 bits."""
+    """A column in the narrowest type that holds its values, or as one value for all rows; `MISSING` takes 64 bits."""
     if not len(column) or not column.strides[0]:
         return column
     least, most = int(column.min()), int(column.max())
+    kind = _narrowest(least, most)
+    return column.astype(kind) if least < most else np.broadcast_to(np.array(least, kind), len(column))
+
+
+def _narrowest(least: int, most: int) -> np.dtype[np.integer[Any]]:
+    """The narrowest type that holds both values."""
     limits = (np.iinfo(kind) for kind in (np.int8, np.int16, np.int32, np.int64))
-    found: Integers = column.astype(next(one.dtype for one in limits if one.min <= least and most <= one.max))
-    return found
+    return next(one.dtype for one in limits if one.min <= least and most <= one.max)
 
 
 class Numbered:

@@ -186,7 +186,7 @@ def called_as(process: Integers, correlation: Integers, calls: ApiCalls) -> Inte
 
     If a single process made all calls, rows without a process belong to it.
     """
-    found = np.full(len(correlation), -1)
+    found: Integers = np.full(len(correlation), -1, "i4")
     processes = np.unique([calls.owners[owner][0] for owner in np.unique(calls.owner).tolist()]).astype(np.int64)
     for one in processes.tolist():
         called = np.flatnonzero(calls.of_process(one) & (calls.correlation != MISSING))

@@ -246,7 +246,7 @@ def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int,
             "destination_memory": narrow(
                 np.where(is_copy, _mapped(joined("dstKind"), MEMORY_OF, activity.UNKNOWN_MEMORY), -1)
             ),
-            "correlation": joined("correlationId"),
+            "correlation": narrow(joined("correlationId")),
             "graph_node": np.where(node == 0, MISSING, node) if node.strides[0] else node,  # old schemas: 0 for null
         }
     )
@@ -332,7 +332,7 @@ def _calls(database: Database, strings: dict[int, str], window: Window | None, c
     close = None if window is None else Window(window.start - AROUND_NS, window.end + AROUND_NS)
     launching = np.unique(correlation[correlation != MISSING]) if window is not None else np.zeros(0, np.int64)
     names, threads = Numbered(), Numbered()
-    kinds = {"name": "i2", "owner": "i2", "start": "i8", "end": "i8", "correlationId": "i8"}
+    kinds = {"name": "i1", "owner": "i1", "start": "i8", "end": "i8", "correlationId": "i4"}
     found = FilledColumns(sum(map(database.rows, CALLS)), kinds)
     for table in CALLS:
         condition = open_in(database, table, close)
@@ -361,7 +361,7 @@ def _launching_here(database: Database, operations: GpuOperations, calls: ApiCal
     elsewhere = calls.correlation != MISSING
     here = launching_call(operations, calls)
     elsewhere[here[here >= 0]] = False
-    numbers, correlation = calls.correlation[elsewhere], calls.correlation.copy()
+    numbers, correlation = calls.correlation[elsewhere], calls.correlation.astype(np.int64)
     for table in ACTIVITIES.values() if len(numbers) else ():
         if "correlationId" in database.columns(table):
             between = f"correlationId BETWEEN {numbers.min()} AND {numbers.max()}"

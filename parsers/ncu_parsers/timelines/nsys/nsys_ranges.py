@@ -55,7 +55,7 @@ def read_ranges(
     A range without an end lasts to `last`. With `whole_names` the numbers of `emit_nvtx` stay in the names.
     """
     labels, threads = Numbered(), Numbered()
-    kinds = {"label": "i2", "owner": "i2", "start": "i8", "end": "i8"}
+    kinds = {"label": "i1", "owner": "i1", "start": "i8", "end": "i8"}
     found = FilledColumns(sum(map(database.rows, (RANGES, OS_CALLS))), kinds)
     nvtx = _nvtx(database, strings, last, window, labels, whole_names=whole_names)
     for columns in chain(nvtx, _os_calls(database, strings, window, labels)):
