@@ -104,9 +104,9 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 
 def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """Like `stream_report`, without API calls and ranges: threads, NVTX paths, phases and modules are null.
+    """Like `stream_report`, but only when which kernel ran on which GPU, and its shape; all else is null.
 
-    Ranges that hold operator sizes are read all the same, because sizes give FLOPs.
+    Ranges that hold operator sizes are read all the same, because sizes give FLOPs, and then nothing is left out.
     """
     return stream_export(source, source.name, write, ranges=False)
 
@@ -188,12 +188,12 @@ class _Timeline:
         self.account = _Account()
         self._database, self._own = database, formulas_in(settings.formulas)
         strings = database.strings()
-        self._operations = OperationReader(database, strings)
         operators = sampled_operators(database, strings)
         self._kept = ("operator",) if operators else ()
         self.has_sizes = any(call.inputs.shapes for call in operators)
         """Sizes give FLOPs. The FLOPs of a call are computed from all its launches, which two tables may hold."""
         self._with_ranges = ranges or self.has_sizes
+        self._operations = OperationReader(database, strings, gpu_work=not self._with_ranges)
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
         self.has_sizes |= self._ranges is not None and self._ranges.has_sizes
         self._nodes = cuda_graphs.GraphNodes(database)

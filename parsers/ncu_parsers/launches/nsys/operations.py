@@ -1,15 +1,19 @@
 """Read GPU operations from an export of Nsight Systems: kernels, copies, memsets and CUDA graphs, as columns.
 
-Rows are usually, but not always, ordered by start; some files order them by process. Blocks of rows are read in the
-order of their smallest start, and an operation is emitted once no later block can contain an earlier one.
+Times of all operations are read first and held, because what overlaps an early one may stand at the end. Rows are
+usually, but not always, ordered by start; some files order them by process. So the other columns are read by blocks of
+rows in the order of their smallest start, and an operation is emitted once no later block can contain an earlier one.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ncu_parsers.timelines.activity.activity import (
     GRAPH,
@@ -24,7 +28,7 @@ from ncu_parsers.timelines.activity.activity import (
     narrow,
 )
 from ncu_parsers.timelines.activity.operation_times import ImpossibleEnd, Overlaps, cut, impossible_ends_of, named
-from ncu_parsers.timelines.nsys.database import ROWID, Database, RowBlock
+from ncu_parsers.timelines.nsys.database import Database, RowBlock
 from ncu_parsers.timelines.nsys.nsys_activity import ACTIVITIES, COPY_KINDS, KERNEL_NAMES, UNNAMED, kernel_names
 from ncu_parsers.timelines.nsys.nsys_ranges import process_of
 
@@ -32,13 +36,30 @@ OF_TIMES = {
     "start": "start", "end": "end", "device": "deviceId", "context": "contextId", "stream": "streamId",
     "correlation": "correlationId", "process": "globalPid", "graph_node": "graphNodeId",
 }  # fmt: skip
-TITLES = {
-    **OF_TIMES, "bytes": "bytes", "registers": "registersPerThread", "static_shared_memory": "staticSharedMemory",
-    "dynamic_shared_memory": "dynamicSharedMemory", "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
-    "block_x": "blockX", "block_y": "blockY", "block_z": "blockZ",
+OF_SHAPES = {
+    "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ", "block_x": "blockX", "block_y": "blockY",
+    "block_z": "blockZ",
+}  # fmt: skip
+OF_RESOURCES = {
+    "bytes": "bytes", "registers": "registersPerThread", "static_shared_memory": "staticSharedMemory",
+    "dynamic_shared_memory": "dynamicSharedMemory",
 }  # fmt: skip
 """Column of `TracedOperations` -> nsys's name of it."""
-FIELDS = (ROWID, *TITLES.values(), "graphId", "copyKind", *KERNEL_NAMES)
+OF_NAMES = ("graphId", "copyKind", *KERNEL_NAMES)
+OF_GPU_WORK = ("kind", "start", "end", "device", "process")
+"""Held columns that say when an operation ran, and on which GPU; the others say who launched it."""
+NOTHING = np.empty(0, np.int64)
+PLACE = "place"
+"""Index of an operation among all, by kind and row."""
+
+
+class _Block(NamedTuple):
+    """Operations of a kind in a block of rows: the smallest start, and the place of the first."""
+
+    start: int
+    kind: int
+    place: int
+    rows: RowBlock
 
 
 @dataclass(frozen=True)
@@ -60,33 +81,37 @@ class OperationReader:
     """Every kernel, copy, memset and graph launch of a timeline that has a start.
 
     `startless` counts operations without a start, `lost` operations whose start and end are 0: their measurement was
-    lost. The times of all operations are read first, for their `overlaps`. `impossible` are operations that were cut at
-    the start of the next operation on their stream, with their names.
+    lost. `overlaps` are those of all operations. `impossible` are operations that were cut at the start of the next
+    operation on their stream, with their names. With `gpu_work`, only times, GPUs, names and shapes are read; the rest
+    is `MISSING`.
     """
 
-    def __init__(self, database: Database, strings: dict[int, str]) -> None:
+    def __init__(self, database: Database, strings: dict[int, str], *, gpu_work: bool = False) -> None:
         self.startless = self.lost = 0
         self.impossible: list[tuple[str, ImpossibleEnd]] = []
         self._database, self._strings = database, strings
         self._copies = _copy_kinds(database)
         self._names: dict[str, int] = {}
-        self._blocks: list[tuple[int, int, RowBlock]] = []
-        self._cuts: dict[tuple[int, int], ImpossibleEnd] = {}
-        self.overlaps = Overlaps(self._times())
+        self._blocks: list[_Block] = []
+        self._titles = OF_SHAPES if gpu_work else {**OF_SHAPES, **OF_RESOURCES}
+        held = self._times()
+        operations, self._cuts = _possible(held)
+        self.overlaps = Overlaps(operations)
+        self._held = {name: held[name] for name in OF_GPU_WORK} if gpu_work else held
 
     def batches(self, rows: int | None = None) -> Iterator[TracedOperations]:
         """Operations ordered by start, in batches of about `rows`; in one batch if that is None."""
-        blocks = sorted(self._blocks, key=lambda one: one[0])
+        blocks = sorted(self._blocks, key=lambda one: one.start)
         waiting = self._read([])
         begun = 0
-        for place in range(1, len(blocks) + 1):
-            following = blocks[place][0] if place < len(blocks) else None
-            held = len(waiting["start"]) + sum(block.rows for _, _, block in blocks[begun:place])
-            if following is not None and (rows is None or held < rows):
+        for number in range(1, len(blocks) + 1):
+            following = blocks[number].start if number < len(blocks) else None
+            coming = len(waiting["start"]) + sum(block.rows.rows for block in blocks[begun:number])
+            if following is not None and (rows is None or coming < rows):
                 continue
-            waiting = _stacked(waiting, self._read(blocks[begun:place]))
-            begun = place
-            order = np.lexsort((waiting[ROWID], waiting["kind"], waiting["start"]))
+            waiting = _stacked(waiting, self._read(blocks[begun:number]))
+            begun = number
+            order = np.lexsort((waiting[PLACE], waiting["start"]))
             ready = len(order)
             if following is not None:
                 ready = int(np.searchsorted(waiting["start"][order], following))
@@ -94,57 +119,46 @@ class OperationReader:
                 yield self._operations({name: values[order[:ready]] for name, values in waiting.items()})
             waiting = {name: values[order[ready:]] for name, values in waiting.items()}
 
-    def _times(self) -> GpuOperations:
-        """When all operations ran.
-
-        Notes the smallest start, kind and rows of each block that has any, and, by kind and row, what ends impossibly.
-        """
-        parts = []
+    def _times(self) -> dict[str, Integers]:
+        """The columns `OF_TIMES` of all rows, and their `kind`, narrow; notes the blocks of rows that have a start."""
+        parts: list[dict[str, Integers]] = []
+        place = 0
         for kind, table in ACTIVITIES.items():
             for block, part in self._database.integer_blocks(table, *OF_TIMES.values()):
-                has_start = part["start"] != MISSING
+                known = {**_renamed(part), "kind": np.full(block.rows, kind)}
+                has_start = known["start"] != MISSING
+                self.startless += block.rows - int(has_start.sum())
+                self.lost += int(_are_lost(known).sum())
                 if has_start.any():
-                    self._blocks.append((int(part["start"][has_start].min()), kind, block))
-                else:
-                    self.startless += block.rows
-                timed = np.flatnonzero(has_start & (part["end"] >= part["start"]) & (part["end"] != 0))
-                if len(timed):
-                    known = {**_renamed(part, OF_TIMES), "kind": np.full(block.rows, kind), ROWID: part[ROWID]}
-                    parts.append({name: narrow(values[timed]) for name, values in known.items()})
+                    self._blocks.append(_Block(int(known["start"][has_start].min()), kind, place, block))
+                parts.append({name: narrow(values) for name, values in known.items()})
+                place += block.rows
         none = np.zeros(0, np.int8)
-        names = ("kind", ROWID, *OF_TIMES)
-        columns = {name: np.concatenate([none, *(part.pop(name) for part in parts)]) for name in names}
-        operations = columns_of(GpuOperations, columns)
-        found = impossible_ends_of(operations)
-        self._cuts = {(int(columns["kind"][one.row]), int(columns[ROWID][one.row])): one for one in found}
-        return cut(operations, found)
+        return {name: np.concatenate([none, *(part.pop(name) for part in parts)]) for name in ("kind", *OF_TIMES)}
 
-    def _read(self, blocks: list[tuple[int, int, RowBlock]]) -> dict[str, Integers]:
-        """The fields of all rows in `blocks` that have a start, with their `kind` and their `row` in its table."""
-        parts = []
-        for _, kind, block in blocks:
-            part = self._database.integers(ACTIVITIES[kind], *FIELDS, block=block)
-            part["kind"] = np.full(len(part["start"]), kind)
-            has_start = part["start"] != MISSING
-            self.startless += len(has_start) - int(has_start.sum())
-            is_lost = (part["start"] == 0) & (part["end"] == 0)
-            self.lost += int(is_lost.sum())
-            kept = has_start & ~is_lost
+    def _read(self, blocks: list[_Block]) -> dict[str, Integers]:
+        """The fields of all rows in `blocks` that have times, with their `PLACE`."""
+        fields = (*self._titles.values(), *OF_NAMES)
+        parts = [{name: values[:0] for name, values in self._held.items()} | dict.fromkeys((*fields, PLACE), NOTHING)]
+        for block in blocks:
+            rows = slice(block.place, block.place + block.rows.rows)
+            part = self._database.integers(ACTIVITIES[block.kind], *fields, block=block.rows)
+            if len(part[fields[0]]) != block.rows.rows:
+                raise sqlite3.DatabaseError("the numbers of rows do not increase")
+            part |= {name: values[rows] for name, values in self._held.items()}
+            part[PLACE] = np.arange(rows.start, rows.stop)
+            kept = (part["start"] != MISSING) & ~_are_lost(part)
             parts.append(part if kept.all() else {name: values[kept] for name, values in part.items()})
-        return _stacked(*parts) if parts else dict.fromkeys((*FIELDS, "kind"), np.empty(0, np.int64))
+        return _stacked(*parts)
 
     def _operations(self, columns: dict[str, Integers]) -> TracedOperations:
-        known = {**_renamed(columns, TITLES), "kind": columns["kind"], "name": self._name_codes(columns)}
-        found = columns_of(TracedOperations, known, list(self._names))
-        impossible = self._impossible_among(columns)
+        titles = {**dict(zip(self._held, self._held, strict=True)), **self._titles}
+        known = {own: columns[title].astype(np.int64, copy=False) for own, title in titles.items()}
+        found = columns_of(TracedOperations, {**known, "name": self._name_codes(columns)}, list(self._names))
+        rows = np.flatnonzero(np.isin(columns[PLACE], list(self._cuts))).tolist() if self._cuts else []
+        impossible = [self._cuts[int(columns[PLACE][row])]._replace(row=row) for row in rows]
         self.impossible += named(found, impossible)
         return cut(found, impossible)
-
-    def _impossible_among(self, columns: dict[str, Integers]) -> list[ImpossibleEnd]:
-        """The operations among these that end impossibly, with their rows here."""
-        rows = np.flatnonzero(np.isin(columns[ROWID], [row for _, row in self._cuts])).tolist() if self._cuts else []
-        cuts = [(row, self._cuts.get((int(columns["kind"][row]), int(columns[ROWID][row])))) for row in rows]
-        return [one._replace(row=row) for row, one in cuts if one is not None]
 
     def _name_codes(self, columns: dict[str, Integers]) -> Codes:
         """Index of each operation's name into all names, spelled as by `nsys stats`."""
@@ -167,11 +181,26 @@ class OperationReader:
         return f"[CUDA graph{'' if number == MISSING else f' {number}'}]"
 
 
-def _renamed(columns: dict[str, Integers], titles: dict[str, str]) -> dict[str, Integers]:
-    """The columns of operations, with the ids of processes, and null for the node 0 that old schemas write for it."""
-    found = {own: columns[title] for own, title in titles.items()}
+def _renamed(columns: dict[str, Integers]) -> dict[str, Integers]:
+    """The columns of times, with the ids of processes, and null for the node 0 that old schemas write for it."""
+    found = {own: columns[title] for own, title in OF_TIMES.items()}
     node = found["graph_node"]
     return {**found, "process": process_of(found["process"]), "graph_node": np.where(node == 0, MISSING, node)}
+
+
+def _are_lost(columns: dict[str, Integers]) -> npt.NDArray[np.bool_]:
+    are_lost: npt.NDArray[np.bool_] = (columns["start"] == 0) & (columns["end"] == 0)
+    return are_lost
+
+
+def _possible(columns: dict[str, Integers]) -> tuple[GpuOperations, dict[int, ImpossibleEnd]]:
+    """The operations that have times, cut where they end impossibly; and where those are among all."""
+    start, end = columns["start"], columns["end"]
+    timed = np.flatnonzero((start != MISSING) & (end >= start) & (end != 0))
+    operations = columns_of(GpuOperations, columns)
+    operations = operations if len(timed) == len(start) else operations.at(timed)
+    found = impossible_ends_of(operations)
+    return cut(operations, found), {int(timed[one.row]): one for one in found}
 
 
 def _stacked(*parts: dict[str, Integers]) -> dict[str, Integers]:

@@ -199,9 +199,12 @@ def impossible_ends_of(operations: GpuOperations) -> list[ImpossibleEnd]:
         & (operations.stream != MISSING)
         & (operations.kind != GRAPH)
         & (operations.end >= operations.start)
-        & ~share_a_number(operations.correlation, MISSING)
     )
-    return impossible_ends(streams, operations.start, operations.end, one_by_one)
+    found = impossible_ends(streams, operations.start, operations.end, one_by_one)
+    if found:  # of fewer operations there are never more, and to find shared numbers takes longer
+        one_by_one &= ~share_a_number(operations.correlation, MISSING)
+        found = impossible_ends(streams, operations.start, operations.end, one_by_one)
+    return found
 
 
 def cut(operations: Rows, found: Sequence[ImpossibleEnd]) -> Rows:
