@@ -36,6 +36,8 @@ WIDEST_NAME, WIDEST_PROSE = 60, 240
 
 NARROWEST_OF_ALL, NARROWEST_PROSE = 10, 30
 GAP, NARROW_GAP = 3, 2
+GLUE = "\ue000"
+"""Stands for the space of "5 %" while lines are broken; a no-break space is one like others to that."""
 
 _ACTS = r"\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = rf"[\x00-\x1f{_ACTS}\ufffe\uffff]"
@@ -281,7 +283,9 @@ def _wrapped(
             overflow="fold" if wraps else "ellipsis", min_width=size, max_width=size,
         )  # fmt: skip
     for row in range(len(cells[columns[0].name])):
-        shown.add_row(*(Text(cells[column.name][row], styles[column.name][row]) for column in columns))
+        shown.add_row(
+            *(Text(cells[column.name][row].replace(" %", f"{GLUE}%"), styles[column.name][row]) for column in columns)
+        )
     with_colours = any(map(any, styles.values()))
     console = Console(
         width=_width(columns, sizes, GAP),
@@ -290,7 +294,7 @@ def _wrapped(
     )
     with console.capture() as captured:
         console.print(shown)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
+    return "\n".join(line.rstrip() for line in captured.get().replace(GLUE, " ").splitlines() if line.strip())
 
 
 def _layout(

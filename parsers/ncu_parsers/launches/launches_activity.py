@@ -47,9 +47,12 @@ def read_launches_activity(name: str, table: pa.Table) -> Activity:
     start = _integers(table, "start_ns")
     known = (start > -FARTHEST) & (start < FARTHEST)
     if not known.any():
+        of_ncu = "ncu" in _texts(table, "source")
         raise NcuBenchError(
             f"{name} holds no times of a timeline, so there are no gaps to see.",
-            "Reports of ncu have none: it runs kernels alone, one after the other.",
+            "Reports of ncu have none: it runs kernels alone, one after the other."
+            if of_ncu
+            else "It says how long each launch took, and not when it began.",
             "Name a recording of nsys (.sqlite, .nsys-rep) or a trace of PyTorch's profiler.",
         )
     table, start = table.filter(pa.array(known)), start[known]

@@ -275,9 +275,14 @@ def test_a_table_of_launches_gives_operations_and_says_what_it_lacks() -> None:
     assert "operations alone" in made.missing[0]
 
 
-def test_a_table_without_times_is_refused() -> None:
-    with pytest.raises(NcuBenchError, match="no times of a timeline"):
-        read_launches_activity("counts", pa.table({"kernel_name": ["gemm"], "duration_ns": [1.0]}))
+@pytest.mark.parametrize(("source", "cause"), [
+    ("ncu", "Reports of ncu have none"), ("operators", "It says how long each launch took, and not when it began."),
+])  # fmt: skip
+def test_a_table_without_times_is_refused(source: str, cause: str) -> None:
+    table = pa.table({"source": [source], "kernel_name": ["gemm"], "duration_ns": [1.0]})
+    with pytest.raises(NcuBenchError, match="no times of a timeline") as refused:
+        read_launches_activity("counts", table)
+    assert cause in refused.value.paragraph
 
 
 def test_rows_are_in_order_of_their_starts_the_longer_first() -> None:

@@ -176,6 +176,14 @@ def test_full_names_and_sentences_are_wrapped() -> None:
     assert all(len(line) <= 60 for line in text.splitlines())
 
 
+@pytest.mark.parametrize("width", range(48, 60))
+def test_a_sentence_breaks_before_no_per_cent_sign(width: int) -> None:
+    table = Table("x", [NAMES, Column("why", "why", prose=True)], [{"name": "x", "why": "time 1 ms (-50.2 %); " * 4}])
+    lines = to_text(table, width).splitlines()
+    assert "\n".join(lines).count("-50.2 %") == 4
+    assert max(map(cell_len, lines)) <= width
+
+
 def test_markdown_keeps_the_indentation_of_a_tree() -> None:
     table = Table("layers", [Column("layer", "layer")], [{"layer": "net"}, {"layer": "    a b"}])
     assert to_markdown(table).splitlines()[2:] == ["| net |", "| &nbsp;&nbsp;&nbsp;&nbsp;a b |"]
