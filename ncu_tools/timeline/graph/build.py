@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
-from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, Integers
+from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, Codes, Integers
 
 from ncu_tools.timeline.call_kinds import calls_named, facts
 from ncu_tools.timeline.communication import is_communication
@@ -32,7 +32,7 @@ from ncu_tools.timeline.graph.step_graph import (
 )
 from ncu_tools.timeline.graph.stream_order import StreamOrder
 from ncu_tools.timeline.graph.stream_waits import StreamWaits
-from ncu_tools.timeline.graph.waits import CallWaits, call_waits, polling_calls, staged_copies
+from ncu_tools.timeline.graph.waits import CallWaits, call_waits, freeing_calls, polling_calls, staged_copies
 from ncu_tools.timeline.intervals import grouped
 from ncu_tools.timeline.launch_links import launching_calls
 
@@ -212,7 +212,8 @@ class _Builder:
             longest[mine] = 0.0 if by_end else own
             late = behind[launched[lasts[launched] > longest[launched]]]
             late = late[np.abs(late) <= limits["from_end_ns"]]
-            queued = gap[mine[np.isfinite(ended[mine]) & ~staged[mine] & (self.called[mine] + own <= ended[mine])]]
+            behind_one = mine[np.isfinite(ended[mine]) & ~staged[mine] & ~np.isnan(self.called[mine])]
+            is_queued = self.called[behind_one] + own <= ended[behind_one]
             latency[mine] = own
             if len(alone := mine[idle[mine] & staged[mine]]):
                 latency[mine[staged[mine]]] = np.quantile(delay[alone], limits["latency_quantile"], method="lower")
@@ -220,7 +221,7 @@ class _Builder:
                     in_call = alone[order.start[alone] <= self.returned[alone]]
                     latency[in_call] = delay[in_call]
             from_end[mine] = float(np.median(late)) if len(late) else 0.0
-            queued_gap[mine] = _typical(queued) if len(queued) else limits["gap_ns"]
+            queued_gap[mine] = _gap_of_queued(gap[behind_one[is_queued]], gap[behind_one[~is_queued]])
         return _Delays(latency, longest, from_end, queued_gap)
 
     def _launched_at_the_end(self) -> Mask:
@@ -299,12 +300,40 @@ class _Builder:
         np.minimum.at(left, target, own)
         # a call that waits for several streams has one end, which is cut once
         found.call[target], found.rest[target] = left[target], 0.0
-        tail = np.minimum(limits["tail_ns"], found.time[target] - ready)
+        began = found.time[self.host.start_of[waits.call[kept]]]
+        tail = self._tails(kind, waits.call[kept], place, ready - began, found.time[target] - ready)
+        return Edges(kind, source.astype(np.int32), target.astype(np.int32), tail, from_end)
+
+    def _tails(self, kind: Codes, call: Integers, place: Integers, waited: Numbers, recorded: Numbers) -> Numbers:
+        """The time of calls that wait from the end of an operation (at `place`) to their return.
+
+        `waited` is for how long each waited for the operation.
+        """
+        tail = np.minimum(self._longest_tails(kind, call, waited, recorded), recorded)
         if self.constants_only and len(tail):
             staged = staged_copies(self.activity.operations)[self.order.row[place]]
             for alike in grouped(kind * 2 + staged):
                 tail[alike] = np.median(tail[alike])
-        return Edges(kind, source.astype(np.int32), target.astype(np.int32), tail, from_end)
+        # what the host takes to free memory, once the GPU is idle
+        return np.where(freeing_calls(self.activity)[call], recorded, tail)
+
+    def _longest_tails(self, kind: Codes, call: Integers, waited: Numbers, recorded: Numbers) -> Numbers:
+        """How long after the end of what it waited for a call may return: longer if all calls of its name agree on it.
+
+        Drivers that sleep instead of polling return 40 to 140 us late, each time.
+        """
+        limits = graph_facts()["blocking"]
+        found = np.full(len(call), float(limits["tail_ns"]))
+        shortest = np.full(len(self.activity.calls), np.inf)
+        np.minimum.at(shortest, call, recorded)
+        held = np.flatnonzero((kind == SYNC) & (waited > 0) & (recorded == shortest[call]))
+        name = self.activity.calls.name[call]
+        for rows in grouped(name[held]):
+            alike = recorded[held[rows]]
+            usual = float(np.median(alike))
+            if len(rows) >= limits["least_alike"] and _spread(alike) <= limits["alike"] * usual:
+                found[name == name[held[rows[0]]]] = max(usual, limits["tail_ns"])
+        return found
 
     def _polling(self, found: StepGraph) -> Edges:
         """Edges to the call after a gap in which its thread polled a flag; the gap itself is removed."""
@@ -412,6 +441,17 @@ class _Builder:
 def _spread(times: Numbers) -> float:
     """The median absolute deviation from the median."""
     return float(np.median(np.abs(times - np.median(times))))
+
+
+def _gap_of_queued(queued: Numbers, others: Numbers) -> float:
+    """The gap before a queued operation, from those before queued operations and before others of the streams.
+
+    It is no longer than what a quarter of the others kept to, which also waited for their launches: one or two queued
+    copies of a recording may be 25 us apart where thousands of kernels start 2 us after the operation before.
+    """
+    limits = graph_facts()["stream"]
+    typical = _typical(queued) if len(queued) else float(limits["gap_ns"])
+    return min(typical, float(np.quantile(others, limits["latency_quantile"]))) if len(others) else typical
 
 
 def _typical(gaps: Numbers) -> float:

@@ -113,16 +113,43 @@ def _synchronisations(activity: Activity, call: Integers, order: StreamOrder) ->
     of_device = calls_named(calls, limits["waits_for_device"])
     of_event = calls_named(calls, limits["waits_for_event"])
     process = activity.operations.process[order.row]
-    for one in np.unique(calls.process[waits]).tolist():
+    for one in np.unique(calls.process[waits | freeing_calls(activity)]).tolist():
         mine = waits & (calls.process == one)
         places = np.flatnonzero(np.isin(process, (one, MISSING)))
         if not len(places):
             continue
         yield _of_devices(activity, order, np.flatnonzero(mine & of_device), places)
+        yield _frees(activity, order, np.flatnonzero(freeing_calls(activity) & (calls.process == one)), process == one)
         rows = np.flatnonzero(mine & ~of_device)
         place = _ending_with(activity, order, rows, places, for_event=of_event[rows])
         yield rows[place >= 0], place[place >= 0]
         yield _lasts_of_threads(activity, call, order, rows[(place < 0) & ~of_event[rows]])
+
+
+def freeing_calls(activity: Activity) -> Mask:
+    """Mask of the calls that free memory of the GPU, and may wait for what runs on it (bool, one per call)."""
+    return calls_named(activity.calls, graph_facts()["blocking"]["frees"])
+
+
+def _frees(activity: Activity, order: StreamOrder, rows: Integers, own: Mask) -> tuple[Integers, Integers]:
+    """Calls (rows) that free memory, with the operations that ran as each began, the last launched on each stream.
+
+    None if any of these still ran as a call returned: then frees of this recording do not wait. `own` masks the
+    operations of the process.
+    """
+    calls, window = activity.calls, graph_facts()["blocking"]["window_ns"]
+    nothing = np.zeros(0, np.int64)
+    waiting, places = [nothing], [nothing]
+    for first, behind in order.streams if len(rows) else []:
+        if not own[first]:
+            continue
+        last = first - 1 + np.searchsorted(order.launched[first:behind], calls.start[rows])
+        runs = (last >= first) & (order.end[last] > calls.start[rows])
+        if (order.end[last[runs]] > calls.end[rows[runs]] + window).any():
+            return nothing, nothing
+        waiting.append(rows[runs])
+        places.append(last[runs])
+    return np.concatenate(waiting), np.concatenate(places)
 
 
 def _of_devices(activity: Activity, order: StreamOrder, rows: Integers, places: Integers) -> tuple[Integers, Integers]:

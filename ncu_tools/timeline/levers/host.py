@@ -119,7 +119,8 @@ def warm_up(step: StepSituation) -> StepLever | None:
     launches = calls_of_kind(calls, LAUNCH) & ~calls_named(calls, facts()["impossible"]["graph_launch"])
     loads, allocates = calls_of_kind(calls, MODULE_LOADING), calls_of_kind(calls, ALLOCATOR)
     lazy = launches & (lasts >= least)
-    lazy[graph.row[graph.edges.target[np.isin(graph.edges.kind, (SYNC, COPY, FULL_QUEUE))]]] = False
+    waits = graph.row[graph.edges.target[np.isin(graph.edges.kind, (SYNC, COPY, FULL_QUEUE))]]
+    lazy[waits] = allocates[waits] = False  # what frees memory may wait for the GPU, too
     begins = np.flatnonzero(graph.is_host & ~graph.is_end & (graph.row >= 0))
     begins = begins[(loads | allocates | lazy)[graph.row[begins]]]
     behind = begins + 1

@@ -531,3 +531,57 @@ def test_edges_that_go_round_are_dropped_and_counted() -> None:
     assert round_.dropped == 1
     assert round_.segments[:, 2].max() == len(graph)
     assert np.isfinite(expected(round_)).all()
+
+
+class TestConstantsOfARecording:
+    def pairs(self, gap: int) -> Activity:
+        """A queued copy 25 us behind another one, and ten pairs of kernels `gap` apart that the host launches late."""
+        starts = [100 * US + at * 50 * US for at in range(10)]
+        return recording(
+            [copy(10 * US, 20 * US, 8, 0), copy(45 * US, 50 * US, 8, 1),
+             *(Operation(at + begin, at + begin + 10 * US, "k", number)
+               for place, at in enumerate(starts) for begin, number in ((0, 2 * place + 2), (10 * US + gap, 2 * place + 3)))],
+            [Call(0, 2 * US, "cudaMemcpyAsync", 0), Call(3 * US, 5 * US, "cudaMemcpyAsync", 1),
+             *(Call(at + begin, at + begin + US, correlation=number)
+               for place, at in enumerate(starts) for begin, number in ((-10 * US, 2 * place + 2), (2 * US, 2 * place + 3)))],
+        )  # fmt: skip
+
+    def test_the_gap_is_no_longer_than_most_operations_kept_to(self) -> None:
+        graph = step_graph(self.pairs(3 * US), constants_only=True)
+        late = (graph.time - expected(graph))[graph.entry_node[2:]]
+        assert np.abs(late).max() <= 1 * US
+
+    def returning(self, late: Sequence[int]) -> StepGraph:
+        """Kernels of 1 ms, each with a call that waits and returns so late."""
+        starts = [at * 2 * MS for at in range(len(late))]
+        return step_graph(
+            recording(
+                [Operation(at + 10 * US, at + MS, "k", number) for number, at in enumerate(starts)],
+                [one for number, (at, by) in enumerate(zip(starts, late, strict=True))
+                 for one in (launch(at, number), Call(at + 5 * US, at + MS + by, "cudaStreamSynchronize"))],
+            )
+        )  # fmt: skip
+
+    def test_calls_that_all_return_as_late_take_that_time(self) -> None:
+        assert self.returning([100 * US, 104 * US, 98 * US, 101 * US]).lag.max() <= 4 * US
+
+    def test_one_that_returns_late_waited_for_something_else(self) -> None:
+        assert self.returning([100 * US, 10 * US, 3 * US]).lag.max() == 85 * US
+
+
+class TestCallsThatFreeMemory:
+    def freeing(self, until: int) -> Activity:
+        """A kernel of 1 ms, and a call that frees memory from 20 us on."""
+        return recording(
+            [Operation(10 * US, MS, "k", 1)],
+            [launch(0, 1), Call(20 * US, until, "cudaFree"), Call(3 * MS, 4 * MS, "next")],
+        )
+
+    def test_wait_for_the_gpu_and_take_the_rest_themselves(self) -> None:
+        found = self.freeing(2 * MS)
+        assert len(edges_of(step_graph(found), kinds.SYNC)) == 1
+        assert step_graph(found).lag.max() == 0
+        assert saved(found, "k", 0.5) == (495, 495)
+
+    def test_do_not_where_one_returned_before(self) -> None:
+        assert not edges_of(step_graph(self.freeing(500 * US)), kinds.SYNC)
