@@ -44,6 +44,7 @@ from ncu_tools.timeline.graph.waits import staged_copies, waiting_calls
 from ncu_tools.timeline.graph.what_if import WhatIf, savings, scaled
 from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.load_activity import load_activity
+from ncu_tools.timeline.migrations import without_migrations
 
 NEAR_NS, LEAST_CALLS = 5_000, 20
 
@@ -53,7 +54,7 @@ def recordings(folder: str) -> Iterator[tuple[str, Activity]]:
     for path in sorted(Path(folder).rglob("*")):
         if path.parent.name in ("kineto", "nsys", "other") and path.suffix in (".gz", ".sqlite", ".pb"):
             try:
-                found = load_activity(str(path))
+                found, _ = without_migrations(load_activity(str(path)))
             except NcuBenchError:
                 continue
             if len(found.operations):

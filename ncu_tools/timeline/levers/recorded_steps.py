@@ -10,7 +10,6 @@ from ncu_parsers.timelines.activity.activity import (
     MISSING,
     Activity,
     ApiCalls,
-    Dependencies,
     HostRanges,
     Integers,
     Overheads,
@@ -18,6 +17,7 @@ from ncu_parsers.timelines.activity.activity import (
 
 from ncu_tools.timeline.graph.step_graph import Mask
 from ncu_tools.timeline.launch_links import launching_calls
+from ncu_tools.timeline.migrations import with_operations
 from ncu_tools.timeline.steps import BEHIND_EARLIER_WORK, LEAST_CUT, is_little_before
 from ncu_tools.timeline.timeline import recording_of, step_windows
 
@@ -87,20 +87,13 @@ def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
     launched = activity.calls.start[call[call >= 0]]
     since = steps.start if steps.is_rest else min(int(launched.min(initial=steps.start)), steps.start)
     until = max(steps.end, int(operations.end[rows].max(initial=steps.end)))
-    place = np.full(len(operations), -1, np.int64)
-    place[rows] = np.arange(len(rows))
     waits = activity.event_waits
     return replace(
-        activity,
-        operations=operations.at(rows),
+        with_operations(activity, rows),
         calls=_within(calls, since, until),
         ranges=_within(activity.ranges, since, until),
         overheads=_within(activity.overheads, since, until),
         event_waits=waits.at((waits.start >= since) & (waits.start < until)),
-        collectives={int(place[row]): one for row, one in activity.collectives.items() if place[row] >= 0},
-        fact=None if activity.fact is None else activity.fact[rows],
-        as_written=None,
-        dependencies=_renumbered(activity.dependencies, place),
     )
 
 
@@ -118,9 +111,3 @@ def _within(table: OfHost, since: int, until: int) -> OfHost:
     found = table.at(kept)
     start, end = np.maximum(found.start, since), np.minimum(found.end, until)
     return replace(found, start=start, end=end).by_start()
-
-
-def _renumbered(edges: Dependencies, place: Integers) -> Dependencies:
-    before, after = place[edges.before], place[edges.after]
-    kept = (before >= 0) & (after >= 0)
-    return Dependencies(before[kept], after[kept])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema.vendors import Vendor
-from ncu_parsers.timelines.activity.activity import MISSING, Activity, Integers
+from ncu_parsers.timelines.activity.activity import MISSING, Activity, GpuOperations, Integers
 
 from ncu_tools.ceilings.machine_files import DRAM, Machine, machine_of_device
 from ncu_tools.kernels.names.categories import category_of
@@ -37,10 +37,15 @@ class StepSituation:
     """One recording with derived data that several levers need, computed on first use.
 
     `since` (ns) is where its steps begin, if the recording was cut to them: until then the GPU ran earlier work.
+    `moves` are pages of managed memory that moved at faults, which are no operations of the step.
     """
 
-    def __init__(self, activity: Activity, machine: Machine | None = None, since: int | None = None) -> None:
+    def __init__(
+        self, activity: Activity, machine: Machine | None = None, since: int | None = None,
+        moves: GpuOperations | None = None,
+    ) -> None:  # fmt: skip
         self.activity = activity
+        self.moves = activity.operations.at(slice(0, 0)) if moves is None else moves
         links = launch_links(activity)
         self.call, self.doubts = links.call, links.notes
         self.graph: StepGraph = step_graph(activity, self.call)

@@ -9,7 +9,7 @@ from itertools import combinations
 from operator import and_
 
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.timelines.activity.activity import PYTHON, Activity
+from ncu_parsers.timelines.activity.activity import PYTHON, Activity, GpuOperations
 from ncu_parsers.timelines.activity.operation_times import without_impossible_ends
 
 from ncu_tools.ceilings.machine_files import Machine
@@ -25,6 +25,7 @@ from ncu_tools.timeline.levers import transfers as transfers
 from ncu_tools.timeline.levers.lever import STEP_LEVERS, StepLever
 from ncu_tools.timeline.levers.recorded_steps import RecordedSteps, cut_to, recorded_steps
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts, processes_of, step_lever_texts
+from ncu_tools.timeline.migrations import without_migrations
 from ncu_tools.timeline.steps import step_ranges
 from ncu_tools.timeline.timeline import Timeline, no_gpu_work
 
@@ -110,13 +111,15 @@ class StepAdvice:
 
 
 def step_advice(
-    activity: Activity, machine: Machine | None = None, asked: Sequence[str] = (), within: RecordedSteps | None = None
-) -> StepAdvice:
+    activity: Activity, machine: Machine | None = None, asked: Sequence[str] = (), within: RecordedSteps | None = None,
+    moves: GpuOperations | None = None,
+) -> StepAdvice:  # fmt: skip
     """Advice on a recording with GPU work, and the savings of the what-ifs `asked`, each alone and all together.
 
-    `within` are its steps, if it was cut to them. Raises `WrongUsage` for an invalid what-if.
+    `within` are its steps, if it was cut to them; `moves` pages of managed memory that moved at faults. Raises
+    `WrongUsage` for an invalid what-if.
     """
-    situation = StepSituation(activity, machine, None if within is None else within.start)
+    situation = StepSituation(activity, machine, None if within is None else within.start, moves)
     graph = situation.graph
     steps, name = (within.count, within.name) if within is not None else _steps_of(activity)
     wanted = [situation.asked.what_if(one) for one in asked]
@@ -152,10 +155,10 @@ def advice_on_recording(activity: Activity, machine: Machine | None = None, aske
     if not len(activity.operations):
         raise no_gpu_work(activity, {})
     operations, impossible = without_impossible_ends(activity.operations)
-    activity = replace(activity, operations=operations)
+    activity, moves = without_migrations(replace(activity, operations=operations))
     steps = recorded_steps(activity)
     cut = cut_to(activity, steps)
-    found = step_advice(cut, machine, asked, None if cut is activity else steps)
+    found = step_advice(cut, machine, asked, None if cut is activity else steps, moves)
     return replace(found, notes=[*found.notes, *impossible])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from ncu_parsers.timelines.activity.activity import (
     DEVICE_TO_HOST,
     HOST_TO_DEVICE,
+    KERNEL,
     MEMCPY,
     MISSING,
     PINNED,
@@ -25,6 +26,7 @@ from ncu_tools.timeline.graph.waits import is_pageable
 from ncu_tools.timeline.graph.what_if import WhatIf, all_of, scaled, without
 from ncu_tools.timeline.levers.lever import StepLever, step_lever
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
+from ncu_tools.timeline.migrations import within_kernels
 
 
 @step_lever("fewer-copies")
@@ -88,6 +90,39 @@ def pinned_copies(step: StepSituation) -> StepLever | None:
         WhatIf("copy from pinned memory", least, all_of(least, asynchronous), all_of(most, asynchronous)),
         tuple(evidence), rows,
     )  # fmt: skip
+
+
+@step_lever("prefetch")
+def prefetched_pages(step: StepSituation) -> StepLever | None:
+    """Move pages of managed memory before a kernel needs them, instead of at its faults."""
+    operations, moves, limits = step.activity.operations, step.moves, lever_facts()["prefetch"]
+    kernels = np.flatnonzero(operations.kind == KERNEL)
+    at, during = within_kernels(moves, operations, kernels)
+    during &= moves.bytes != MISSING
+    if not during.any():
+        return None
+    count, size, moving = (
+        np.bincount(at[during], weights, len(kernels))
+        for weights in (None, moves.bytes[during], (moves.end - moves.start)[during])
+    )
+    rows = kernels[count > 0]
+    count, size, moving = (one[count > 0] for one in (count, size, moving))
+    lasts = np.maximum(step.lasts[rows].astype(np.float64), 1.0)
+    slow, _, by = _pinned_rates(step)
+    own = size / step.bandwidth * 1e9 if step.bandwidth is not None else np.zeros(len(rows))
+    waits = np.minimum(lasts - own, moving + limits["fault_ns"] * count)
+    gained = (
+        moving - size / slow * 1e9,
+        np.minimum(waits, limits["of_moving"] * moving) - size / slow * 1e9,
+        waits,
+    )
+    least, likely, most = (scaled(step.graph, rows, np.clip(1 - one / lasts, 0.0, 1.0)) for one in gained)
+    evidence = (
+        f"{counted(int(count.sum()), 'page move', 'page moves')} during {counted(len(rows), 'kernel', 'kernels')} of "
+        f"{duration(float(lasts.sum()))}: {with_prefix(float(size.sum()), 'B')} in {duration(float(moving.sum()))}; "
+        f"copies at once {by}"
+    )
+    return StepLever(WhatIf("move pages of managed memory before the kernel", least, likely, most), (evidence,), rows)
 
 
 def _pinned_rates(step: StepSituation) -> tuple[float, float, str]:

@@ -63,6 +63,16 @@ def test_a_copy_of_nsys_has_its_direction_and_the_memory_at_both_ends(tmp_path: 
     assert found.bytes.tolist() == [64, 32, 16]
 
 
+def test_pages_of_nsys_that_move_are_managed_memory_and_prefetched_ones_reach_the_device(tmp_path: Path) -> None:
+    rows = [
+        {**kernel(20 * at, 0), "bytes": 64, "copyKind": kind, "srcKind": 7, "dstKind": 7, "migrationCause": cause}
+        for at, (kind, cause) in enumerate(((11, 2), (12, 3), (11, 1), (12, 1)))
+    ]
+    found = recorded(tmp_path, {COPIES: rows, "ANALYSIS_DETAILS": []}).operations
+    assert [activity.MEMORIES[code] for code in found.source_memory] == ["managed", "managed", "managed", "device"]
+    assert [activity.MEMORIES[code] for code in found.destination_memory] == ["managed", "managed", "device", "managed"]
+
+
 def test_overheads_of_nsys_are_what_the_driver_and_the_profiler_took(tmp_path: Path) -> None:
     overhead = {"start": 5, "end": 9, "globalTid": global_id(PROCESS, PROCESS)}
     rows = [{**overhead, "overheadType": kind} for kind in (7, 3, 8, 1)]

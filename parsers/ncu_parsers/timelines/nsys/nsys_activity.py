@@ -60,7 +60,7 @@ KERNEL_NAMES = ("demangledName", "mangledName", "shortName")
 UNNAMED = "(kernel without a name)"
 OWN = {
     KERNEL: KERNEL_NAMES,
-    MEMCPY: ("bytes", "copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId"),
+    MEMCPY: ("bytes", "copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId", "migrationCause"),
     MEMSET: ("bytes",),
     GRAPH: ("graphId",),
 }
@@ -86,6 +86,8 @@ DIRECTION_OF = {
     11: activity.HOST_TO_DEVICE, 12: activity.DEVICE_TO_HOST, 13: activity.DEVICE_TO_DEVICE,
 }  # fmt: skip
 """CUPTI's copyKind -> direction; 11 to 13 are migrations of unified memory."""
+MIGRATIONS, PREFETCH = (11, 12, 13), 1
+"""CUPTI's copyKinds of pages of managed memory that move, and the migrationCause of those for which a call asked."""
 MEMORY_OF = {
     0: activity.PAGEABLE, 1: activity.PINNED, 2: activity.DEVICE_MEMORY, 3: activity.ARRAY, 4: activity.MANAGED,
     5: activity.DEVICE_MEMORY, 6: activity.MANAGED,
@@ -223,11 +225,16 @@ def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int,
 
     kinds = np.repeat(np.array([kind for kind, _ in parts], np.int8), lengths)
     node = joined("graphNodeId")
-    direction = _mapped(joined("copyKind"), DIRECTION_OF, activity.OTHER_DIRECTION)
+    copy_kind = joined("copyKind")
+    direction = _mapped(copy_kind, DIRECTION_OF, activity.OTHER_DIRECTION)
     source, destination = joined("srcDeviceId"), joined("dstDeviceId")
     between = (direction == activity.DEVICE_TO_DEVICE) & (source != destination) & (source != MISSING)
     direction = np.where(between & (destination != MISSING), activity.PEER_TO_PEER, direction)
     is_copy = kinds == MEMCPY
+    ends = _managed(
+        copy_kind, joined("migrationCause"),
+        *(_mapped(joined(one), MEMORY_OF, activity.UNKNOWN_MEMORY) for one in ("srcKind", "dstKind")),
+    )  # fmt: skip
     columns = in_order(
         {
             "kind": kinds,
@@ -240,17 +247,29 @@ def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int,
             "end": joined("end"),
             "bytes": joined("bytes"),
             "direction": narrow(np.where(is_copy, direction, -1)),
-            "source_memory": narrow(
-                np.where(is_copy, _mapped(joined("srcKind"), MEMORY_OF, activity.UNKNOWN_MEMORY), -1)
-            ),
-            "destination_memory": narrow(
-                np.where(is_copy, _mapped(joined("dstKind"), MEMORY_OF, activity.UNKNOWN_MEMORY), -1)
-            ),
+            "source_memory": narrow(np.where(is_copy, ends[0], -1)),
+            "destination_memory": narrow(np.where(is_copy, ends[1], -1)),
             "correlation": narrow(joined("correlationId")),
             "graph_node": np.where(node == 0, MISSING, node) if node.strides[0] else node,  # old schemas: 0 for null
         }
     )
     return columns_of(GpuOperations, columns, names.texts)
+
+
+def _managed(
+    copy_kind: Integers, cause: Integers, source: Integers, destination: Integers
+) -> tuple[Integers, Integers]:
+    """Source and destination of each copy, with those of pages of managed memory, which nsys leaves unknown.
+
+    Pages that a call prefetches go from managed memory to the device or back; ones that move at a fault are managed
+    memory on both sides.
+    """
+    moves = np.isin(copy_kind, MIGRATIONS)
+    asked = moves & (cause == PREFETCH)
+    back = DIRECTION_OF[MIGRATIONS[1]] == _mapped(copy_kind, DIRECTION_OF, activity.OTHER_DIRECTION)
+    device, managed = activity.DEVICE_MEMORY, activity.MANAGED
+    return (np.where(moves, np.where(asked & back, device, managed), source),
+            np.where(moves, np.where(asked & ~back, device, managed), destination))  # fmt: skip
 
 
 def _timed(database: Database, table: str, names: Sequence[str], condition: str) -> FilledColumns:
