@@ -290,7 +290,8 @@ def _on_dram(title: str, at: Rows, attributes: DeviceAttributes, lowered: Mask) 
 def _draw_report(result: Ceilings, title: str, at: Rows, attributes: DeviceAttributes) -> None:
     """Add the report's own ceilings at the profiled clock, one per unit."""
     for unit, values in result.per_launch.items():
-        profiled = at[(result.origin_of[unit][at] == result.origins.index(OWN)) & ~np.isnan(values[at])]
+        known = at[~np.isnan(values[at])]
+        profiled = known[result.origin_of[unit][known] == result.origins.index(OWN)]
         profiled = _showing_clocks(attributes, profiled)
         value = middle(values[profiled])
         if value is not None:

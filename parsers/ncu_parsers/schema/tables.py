@@ -371,9 +371,9 @@ def _number(text: str | None) -> float:
 
 def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str | None]]:
     """A text column as int32 codes, one per row, and the texts that they index; the last text is None, for null."""
-    column = table.column(name) if has_column(table, name) else pa.chunked_array([pa.nulls(len(table), pa.string())])
-    if pa.types.is_null(column.type):
-        column = arrays.cast(column, pa.string())
+    if not has_column(table, name) or pa.types.is_null(table.schema.field(name).type):
+        return np.zeros(len(table), np.int32), [None]
+    column = table.column(name)
     if not pa.types.is_dictionary(column.type):
         column = arrays.encoded(column)
     combined = column.unify_dictionaries().combine_chunks()
