@@ -37,6 +37,8 @@ def identity(operations: GpuOperations, source: str, report: str) -> dict[str, p
 
 def wholes(values: Integers, kind: pa.DataType) -> pa.Array:
     """Integers as int32 or int64; null if negative or too large."""
+    if len(values) and not values.strides[0] and values[0] < 0:  # a column that is missing everywhere
+        return pa.nulls(len(values), kind)
     most = np.iinfo(np.int32 if kind == pa.int32() else np.int64).max
     return arrays.wholes(np.where((values >= 0) & (values <= most), values, -1), kind)
 

@@ -253,7 +253,8 @@ class TestGpuWorkAlone:
         parts: list[pa.Table] = []
         report = nsys_sqlite.stream_gpu_work(Source(str(self.timeline(tmp_path))), parts.append)
         (row, *_) = concatenated(parts).to_pylist()
-        assert (row["duration_ns"], row["grid"], row["nvtx_path"], row["thread_id"]) == (10.0, [4, 2, 1], None, None)
+        assert (row["duration_ns"], row["grid"], row["operation"]) == (10.0, [4, 2, 1], "kernel")
+        assert row.keys().isdisjoint({"nvtx_path", "thread_id", "launch_id", "start_ns"})
         assert not any("API call" in note for note in report.notes)
         assert any("operators have no sizes; torch.autograd.profiler.emit_nvtx" in note for note in report.notes)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ncu_parsers.launches.nsys.nvtx import rows_by_key
-from ncu_parsers.timelines.activity.activity import MISSING, ApiCalls, Integers, Numbered, columns_of
+from ncu_parsers.timelines.activity.activity import MISSING, ApiCalls, Integers, Numbered, columns_of, empty
 from ncu_parsers.timelines.activity.recording import called_as
 from ncu_parsers.timelines.nsys.database import Database, RowBlock
 from ncu_parsers.timelines.nsys.nsys_activity import CALLS
@@ -62,6 +62,9 @@ class ApiCallIndex:
 
         An operation without a process belongs to the only process that made calls.
         """
+        if not self._index:
+            nothing = np.full(len(process), -1), np.full(len(process), MISSING)
+            return LaunchingCalls(empty(ApiCalls), *nothing)
         if self._alone is not None:
             process = np.where(process == MISSING, self._alone, process)
         correlation = np.where(process == MISSING, MISSING, correlation)

@@ -143,6 +143,8 @@ def _placed(path: tuple[Label, ...]) -> Launch:
 
 def _triples(axes: list[Integers]) -> pa.Array:
     """Lists of x, y and z; null unless all three are known."""
-    shapes = np.stack(axes, axis=1)
-    known = ((shapes >= 0) & (shapes <= np.iinfo(np.int32).max)).all(axis=1, keepdims=True)
-    return arrays.triples(np.where(known, shapes, -1).astype(np.int32))
+    known = np.logical_and.reduce([(axis >= 0) & (axis <= np.iinfo(np.int32).max) for axis in axes])
+    shapes = np.empty((len(known), len(axes)), np.int32)
+    for into, axis in zip(shapes.T, axes, strict=True):
+        into[:] = np.where(known, axis, -1)
+    return arrays.triples(shapes)

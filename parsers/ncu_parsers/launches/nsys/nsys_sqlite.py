@@ -68,6 +68,12 @@ WITHOUT_SIZES = (
     "operators have no sizes; torch.autograd.profiler.emit_nvtx(record_shapes=True) puts them into their ranges"
 )
 
+OF_GPU_WORK = (
+    "source", "report", "device_id", "device_name", "chip", "compute_capability", "kernel_name", "kernel_short", "grid",
+    "block", "failed", "duration_ns", "operation",
+)  # fmt: skip
+"""Columns of launches that are known without host ranges and ids; writing more takes as long as reading these."""
+
 AT_ONCE = (
     "That is the limit for this program. Ranges hold the sizes of operators, and FLOPs from these are worked out over "
     "all launches at once; other timelines are read in parts."
@@ -104,7 +110,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 
 def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """Like `stream_report`, but only when which kernel ran on which GPU, and its shape; all else is null.
+    """Like `stream_report`, but only how long which kernel ran on which GPU, and its shape; other columns are absent.
 
     Ranges that hold operator sizes are read all the same, because sizes give FLOPs, and then nothing is left out.
     """
@@ -163,7 +169,8 @@ class _Account:
         self._add_times(operations)
 
     def _add_times(self, operations: TracedOperations) -> None:
-        timed = operations.at(operations.end >= operations.start)
+        is_timed = operations.end >= operations.start
+        timed = operations if is_timed.all() else operations.at(is_timed)
         self.without_time += len(operations) - len(timed)
         if self.first is None:
             self.first = timed.start[:1] if len(timed) else None
@@ -221,6 +228,8 @@ class _Timeline:
             self.account.add(operations, calls, sites)
             gpu = self._devices.of(operations.process, operations.device)
             table = launch_table(name, operations, calls.thread, sites, gpu, kept, self._own)
+            if not self._with_ranges:
+                table = table.select(OF_GPU_WORK)
             for own, unit, values in self._beside(operations, calls):
                 table = table.append_column(*column(own, values, unit))
             yield self._samples.beside(table, operations.start, operations.end, gpu.place)
