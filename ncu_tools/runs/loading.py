@@ -154,6 +154,10 @@ def _notes_of_an_early_end(folder: Path) -> list[str]:
 
 
 def _remote(path: str, file: RemoteFile, engine: Engine | None) -> Run:
+    from ncu_parsers.parse.report_files import has_report_suffix, is_remote  # slow to import
+
+    if has_report_suffix(Path(path)):
+        raise is_remote(path)
     dataset = find_dataset(path, engine)
     if dataset is not None:
         return Run.of_dataset(dataset)

@@ -21,8 +21,9 @@ from ncu_parsers.sources.sources import is_url
 LOCAL_SCHEMES = ("file://", "local://")
 PACKAGES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
+    "http": "requests aiohttp", "https": "requests aiohttp",
 }  # fmt: skip
-"""Scheme of a URL -> the package with its file system; fsspec itself names other packages."""
+"""Scheme of a URL -> the packages that read it; fsspec itself names others, or none."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ncu_launch.files.run_files import AGAINST, EXPECTED, LOGS, MANIFEST, NODES,
 from ncu_parsers.parse.file_kinds import KINDS
 from ncu_parsers.sources.nsys_siblings import drop_repeats
 from ncu_parsers.sources.settings import NOT_SET, Settings
-from ncu_parsers.sources.sources import STANDARD_INPUT, TIMELINE, Source
+from ncu_parsers.sources.sources import STANDARD_INPUT, TIMELINE, Source, is_url
 
 DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """Prefixes of paths to a process's open files."""
@@ -58,6 +58,8 @@ def find_sources(arguments: list[str], settings: Settings = NOT_SET) -> list[Sou
 
 def _paths(argument: str) -> list[str]:
     path = Path(argument)
+    if is_url(argument) and not path.exists():
+        raise is_remote(argument)
     if path.is_dir():
         return reports_among(file for file in path.rglob("*") if file.is_file())
     if path.exists():
@@ -76,6 +78,14 @@ def _paths(argument: str) -> list[str]:
     if not matches:
         raise _missing(argument)
     return [match for match in matches if Path(match).is_file()]
+
+
+def is_remote(url: str) -> NcuBenchError:
+    """The error for a report behind a URL."""
+    return NcuBenchError(
+        f"{url} is a URL, and behind one only Parquet that ncu-bench parse wrote is read.",
+        advice="Fetch it, and name the file.",
+    )
 
 
 def _missing(argument: str) -> NcuBenchError:

@@ -9,7 +9,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import astuple, dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -492,6 +492,21 @@ class TestErrors:
 
     def test_name_the_package_that_a_scheme_needs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "pip install s3fs" in self.failing(monkeypatch, ImportError("Install s3fs to access S3")).paragraph
+
+    def test_name_the_packages_that_http_needs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def missing(_: str) -> NoReturn:
+            raise ImportError("no aiohttp")
+
+        monkeypatch.setattr("fsspec.core.url_to_fs", missing)
+        with pytest.raises(NcuBenchError, match="pip install requests aiohttp"):
+            find_dataset("https://example.com/fleet")
+
+    @pytest.mark.parametrize("command", [["hotspots"], ["timeline"], ["parse", "-o", "launches.parquet"]])
+    def test_say_that_a_report_behind_a_url_is_fetched_first(self, command: list[str]) -> None:
+        result = bench(*command, "https://example.com/report.csv")
+        assert result.exit_code == 1
+        assert "https://example.com/report.csv is a URL, and behind one only Parquet" in result.stderr
+        assert "Fetch it, and name the file." in result.stderr
 
     def test_name_an_unknown_scheme(self) -> None:
         with pytest.raises(NcuBenchError, match="not a URL of a supported file system"):
