@@ -119,7 +119,8 @@ def _synchronisations(activity: Activity, call: Integers, order: StreamOrder) ->
         if not len(places):
             continue
         yield _of_devices(activity, order, np.flatnonzero(mine & of_device), places)
-        yield _frees(activity, order, np.flatnonzero(freeing_calls(activity) & (calls.process == one)), process == one)
+        frees = np.flatnonzero(freeing_calls(activity) & (calls.process == one))
+        yield from _frees(activity, order, frees, process == one)
         rows = np.flatnonzero(mine & ~of_device)
         place = _ending_with(activity, order, rows, places, for_event=of_event[rows])
         yield rows[place >= 0], place[place >= 0]
@@ -131,25 +132,23 @@ def freeing_calls(activity: Activity) -> Mask:
     return calls_named(activity.calls, graph_facts()["blocking"]["frees"])
 
 
-def _frees(activity: Activity, order: StreamOrder, rows: Integers, own: Mask) -> tuple[Integers, Integers]:
+def _frees(activity: Activity, order: StreamOrder, rows: Integers, own: Mask) -> Iterator[tuple[Integers, Integers]]:
     """Calls (rows) that free memory, with the operations that ran as each began, the last launched on each stream.
 
-    None if any of these still ran as a call returned: then frees of this recording do not wait. `own` masks the
-    operations of the process.
+    No calls of a name of which one returned while these still ran. `own` masks the operations of the process.
     """
     calls, window = activity.calls, graph_facts()["blocking"]["window_ns"]
-    nothing = np.zeros(0, np.int64)
-    waiting, places = [nothing], [nothing]
-    for first, behind in order.streams if len(rows) else []:
-        if not own[first]:
-            continue
-        last = first - 1 + np.searchsorted(order.launched[first:behind], calls.start[rows])
-        runs = (last >= first) & (order.end[last] > calls.start[rows])
-        if (order.end[last[runs]] > calls.end[rows[runs]] + window).any():
-            return nothing, nothing
-        waiting.append(rows[runs])
-        places.append(last[runs])
-    return np.concatenate(waiting), np.concatenate(places)
+    for name in np.unique(calls.name[rows]).tolist():
+        mine = rows[calls.name[rows] == name]
+        waiting, places = [mine[:0]], [mine[:0]]
+        for first, behind in order.streams:
+            last = first - 1 + np.searchsorted(order.launched[first:behind], calls.start[mine])
+            runs = (last >= first) & (order.end[last] > calls.start[mine]) & own[first]
+            waiting.append(mine[runs])
+            places.append(last[runs])
+        found, place = np.concatenate(waiting), np.concatenate(places)
+        if len(found) and (order.end[place] <= calls.end[found] + window).all():
+            yield found, place
 
 
 def _of_devices(activity: Activity, order: StreamOrder, rows: Integers, places: Integers) -> tuple[Integers, Integers]:

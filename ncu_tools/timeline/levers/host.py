@@ -17,7 +17,7 @@ from ncu_tools.timeline.call_kinds import (
 )
 from ncu_tools.timeline.gaps import ThreadsOfCalls
 from ncu_tools.timeline.graph.replay import Change, ReplayTimes, replay, unchanged
-from ncu_tools.timeline.graph.step_graph import COPY, FULL_QUEUE, HAND_OVER, SYNC, StepGraph
+from ncu_tools.timeline.graph.step_graph import COPY, FULL_QUEUE, HAND_OVER, SYNC, Mask, StepGraph
 from ncu_tools.timeline.graph.what_if import WhatIf, all_of, scaled, without_host, without_host_time
 from ncu_tools.timeline.intervals import IntervalSet
 from ncu_tools.timeline.levers.lever import StepLever, step_lever
@@ -121,8 +121,10 @@ def warm_up(step: StepSituation) -> StepLever | None:
     lazy = launches & (lasts >= least)
     waits = graph.row[graph.edges.target[np.isin(graph.edges.kind, (SYNC, COPY, FULL_QUEUE))]]
     lazy[waits] = allocates[waits] = False  # what frees memory may wait for the GPU, too
+    creates = _creating_contexts(step, launches | loads | calls_of_kind(calls, ALLOCATOR))
+    creates[waits] = False
     begins = np.flatnonzero(graph.is_host & ~graph.is_end & (graph.row >= 0))
-    begins = begins[(loads | allocates | lazy)[graph.row[begins]]]
+    begins = begins[(loads | allocates | lazy | creates)[graph.row[begins]]]
     behind = begins + 1
     same = (behind < len(graph)) & (graph.chain[np.minimum(behind, len(graph) - 1)] == graph.chain[begins])
     begins, behind = begins[same], behind[same]
@@ -139,12 +141,28 @@ def warm_up(step: StepSituation) -> StepLever | None:
         f"{counted(int(mask.sum()), one, more)}{what}: {duration(float(lasts[mask].sum()))}"
         for mask, one, more, what in (
             (lazy, "launch", "launches", " of over 1 ms, as where code is loaded at its first use"),
+            (creates, "first call", "first calls", " of a program of over 1 ms, as where the context is created"),
             (loads, "call that loads or unloads code", "calls that load or unload code", ""),
             (allocates, "call that allocates or frees memory", "calls that allocate or free memory", ""),
         )
         if mask.any()
     )
     return StepLever(WhatIf("warm up before the steps that count", unchanged, gone, gone), evidence, NO_ROWS)
+
+
+def _creating_contexts(step: StepSituation, known: Mask) -> Mask:
+    """Mask of the first call of each process that takes long, except those of `known` kinds.
+
+    CUDA creates the context of a GPU in the first call that needs it.
+    """
+    calls, found = step.activity.calls, np.zeros(len(step.activity.calls), np.bool_)
+    long = np.flatnonzero(calls.end - calls.start >= lever_facts()["warm_up"]["least_ns"])
+    for process in np.unique(calls.process[long]).tolist():
+        mine = long[calls.process[long] == process]
+        found[mine[np.argmin(calls.start[mine])]] = True
+    launched = step.call[step.call >= 0]
+    found[calls.start > calls.start[launched].min(initial=np.iinfo(np.int64).max)] = False
+    return found & ~known
 
 
 @step_lever("cuda-graphs")

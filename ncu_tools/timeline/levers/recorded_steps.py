@@ -21,6 +21,7 @@ from ncu_tools.timeline.migrations import with_operations
 from ncu_tools.timeline.steps import BEHIND_EARLIER_WORK, LEAST_CUT, is_little_before
 from ncu_tools.timeline.timeline import recording_of, step_windows
 
+REPEATED = "repeated part of the recording"
 OfHost = TypeVar("OfHost", ApiCalls, HostRanges, Overheads)
 
 
@@ -67,7 +68,7 @@ def recorded_steps(activity: Activity) -> RecordedSteps:
     start = min(windows[0].start for windows, _ in marked)
     end = max(max(one.end for one in windows) for windows, _ in marked)
     if any(how.startswith("found by repetition") for _, how in marked):
-        return RecordedSteps("repeated part of the recording", 1, start, end)
+        return RecordedSteps(REPEATED, 1, start, end)
     return RecordedSteps("step", max(len(windows) for windows, _ in marked), start, end)
 
 

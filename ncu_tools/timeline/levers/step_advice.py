@@ -8,22 +8,26 @@ from functools import reduce
 from itertools import combinations
 from operator import and_
 
+import numpy as np
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.timelines.activity.activity import PYTHON, Activity, GpuOperations
+from ncu_parsers.timelines.activity.activity import OS_CALL, PYTHON, Activity, GpuOperations
 from ncu_parsers.timelines.activity.operation_times import without_impossible_ends
 
 from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.numbers.number_format import duration
+from ncu_tools.timeline.call_kinds import names_that_load_data
 from ncu_tools.timeline.graph.critical_path import CriticalPath
 from ncu_tools.timeline.graph.evidence import REFUSED, GraphEvidence
 from ncu_tools.timeline.graph.replay import ReplayTimes
 from ncu_tools.timeline.graph.step_graph import StepGraph
 from ncu_tools.timeline.graph.what_if import Saving, WhatIf, savings, without_host
+from ncu_tools.timeline.intervals import IntervalSet
 from ncu_tools.timeline.levers import attention as attention
 from ncu_tools.timeline.levers import host as host
 from ncu_tools.timeline.levers import kernels as kernels
 from ncu_tools.timeline.levers import transfers as transfers
 from ncu_tools.timeline.levers.lever import STEP_LEVERS, StepLever
-from ncu_tools.timeline.levers.recorded_steps import RecordedSteps, cut_to, recorded_steps
+from ncu_tools.timeline.levers.recorded_steps import REPEATED, RecordedSteps, cut_to, recorded_steps
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts, processes_of, step_lever_texts
 from ncu_tools.timeline.migrations import without_migrations
 from ncu_tools.timeline.steps import step_ranges
@@ -159,7 +163,7 @@ def advice_on_recording(activity: Activity, machine: Machine | None = None, aske
     steps = recorded_steps(activity)
     cut = cut_to(activity, steps)
     found = step_advice(cut, machine, asked, None if cut is activity else steps, moves)
-    return replace(found, notes=[*found.notes, *impossible])
+    return replace(found, notes=[*found.notes, *_loading_outside(activity, steps), *impossible])
 
 
 def advice_on_timeline(found: Timeline) -> StepAdvice | None:
@@ -171,6 +175,21 @@ def advice_on_timeline(found: Timeline) -> StepAdvice | None:
         return advice_on_recording(activity)
     except NcuBenchError:  # the timeline is shown nevertheless
         return None
+
+
+def _loading_outside(activity: Activity, steps: RecordedSteps) -> list[str]:
+    """A note if data were loaded outside the part that repeats, for longer than it lasts: layers repeat in one step."""
+    ranges, lasts = activity.ranges, steps.end - steps.start
+    loads = names_that_load_data(ranges.names)[ranges.name] & (ranges.kind != OS_CALL)
+    rows = np.flatnonzero(loads & ((ranges.end <= steps.start) | (ranges.start >= steps.end)))
+    loading = IntervalSet.union_of(ranges.start[rows], ranges.end[rows]).total
+    if steps.name != REPEATED or loading <= lasts:
+        return []
+    longest = ranges.names[int(ranges.name[rows[np.argmax((ranges.end - ranges.start)[rows])]])]
+    return [
+        f"outside the {steps.name}, {duration(lasts)}, data were loaded for {duration(loading)}, as in {longest}: if "
+        "that is part of each step, loading ahead comes first; mark the steps"
+    ]
 
 
 def _levers(situation: StepSituation) -> list[tuple[str, StepLever]]:

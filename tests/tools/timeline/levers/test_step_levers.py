@@ -12,8 +12,9 @@ from ncu_parsers.timelines.activity.activity import Activity, OperatorInputs
 
 from ncu_tools.timeline.graph.evidence import REFUSED
 from ncu_tools.timeline.levers.lever import STEP_LEVERS
+from ncu_tools.timeline.levers.recorded_steps import REPEATED
 from ncu_tools.timeline.levers.situation import step_lever_texts
-from ncu_tools.timeline.levers.step_advice import LeverOnStep, StepAdvice, step_advice
+from ncu_tools.timeline.levers.step_advice import LeverOnStep, StepAdvice, advice_on_recording, step_advice
 from tests.support.activities import PROCESS, Call, Operation, Range, copy, recording
 
 US, MS = 1_000, 1_000_000
@@ -465,3 +466,44 @@ class TestAdvice:
         found = step_advice(in_line(["gemm"] * 10), asked=["gemm=0.5x", "gap:launch=0"])
         assert [title for title, _ in found.asked] == ["gemm=0.5x", "gap:launch=0", "gemm=0.5x, gap:launch=0"]
         assert found.asked[0][1].low_ns == pytest.approx(500 * US, rel=0.01)
+
+
+class TestTheFirstCallOfAProgram:
+    def starting(self, name: str) -> Activity:
+        """A call of 200 ms before the first launch."""
+        return recording(
+            [Operation(209 * MS + 10 * US, 260 * MS, "k", 1)],
+            [Call(0, 200 * MS, name), Call(201 * MS, 205 * MS, "cudaMalloc"), launch(209 * MS, 1)],
+        )
+
+    def test_creates_the_context_whatever_its_name(self) -> None:
+        one = lever(self.starting("cudaEventCreate"), "warm-up")
+        assert one.saves.high_ns == pytest.approx(204 * MS)
+        assert "1 first call of a program of over 1 ms" in one.found.evidence[0]
+
+    def test_is_no_context_where_it_allocates(self) -> None:
+        one = lever(self.starting("cudaMalloc"), "warm-up")
+        assert len(one.found.evidence) == 1
+        assert "2 calls that allocate or free memory" in one.found.evidence[0]
+
+
+class TestLoadingOutsideThePartThatRepeats:
+    def layers(self, loading: int) -> Activity:
+        """Data loaded before twelve layers of a forward pass."""
+        names = ("gemm", "relu", "softmax", "norm") * 12
+        operations = [
+            Operation(loading + 10 * US + at * 100 * US, loading + 105 * US + at * 100 * US, name, at)
+            for at, name in enumerate(names)
+        ]
+        return recording(
+            operations, [launch(loading + 5 * US * at, at) for at in range(len(names))],
+            [Range(0, loading, "DataLoader.__next__")],
+        )  # fmt: skip
+
+    def test_is_named_in_a_note(self) -> None:
+        found = advice_on_recording(self.layers(800 * MS))
+        assert found.step == REPEATED
+        assert any("data were loaded for 800 ms, as in DataLoader.__next__" in one for one in found.notes)
+
+    def test_is_not_where_the_part_takes_longer(self) -> None:
+        assert not any("data were loaded" in one for one in advice_on_recording(self.layers(1 * MS)).notes)
