@@ -8,7 +8,7 @@ docs/timeline.md has the rules in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +21,8 @@ from ncu_parsers.timelines.activity.activity import (
     Activity,
     ApiCalls,
     GpuOperations,
+    HostRanges,
+    HostTime,
     Integers,
     plain_name,
 )
@@ -114,10 +116,10 @@ class LongGap:
 
 
 class HostThread:
-    """The activities of one host thread, as sets of moments."""
+    """The activities of one host thread, as sets of moments. Over a time are the ranges of `named`."""
 
-    def __init__(self, activity: Activity, thread: int, holds_host: Mask) -> None:
-        self._activity = activity
+    def __init__(self, activity: Activity, thread: int, holds_host: Mask, named: HostRanges) -> None:
+        self._activity, self._named = activity, named
         self.thread = thread
         self._calls = np.flatnonzero(activity.calls.of_thread(thread)).astype(np.int32)
         self._waits = activity.calls.at(self._calls[holds_host[self._calls]])
@@ -163,8 +165,8 @@ class HostThread:
 
     def _in_ranges(self, chosen: Mask) -> IntervalSet:
         """When the thread was in any of the chosen ranges of the recording."""
-        ranges, own = self._activity.ranges, self._ranges
-        return IntervalSet.union_at(ranges.start, ranges.end, own[chosen[own]])
+        ranges = self._activity.ranges
+        return IntervalSet.union_at(ranges.start, ranges.end, np.flatnonzero(chosen & ranges.of_thread(self.thread)))
 
     def _overheads(self, kind: int) -> IntervalSet:
         table = self._activity.overheads
@@ -173,7 +175,7 @@ class HostThread:
 
     def range_over(self, start: int, end: int) -> tuple[str, float] | None:
         """The innermost range over at least half of [start, end), and its share of it; None if there is none."""
-        ranges = self._activity.ranges
+        ranges = self._named
         began = int(np.searchsorted(self._ranges, np.int32(np.searchsorted(ranges.start, end, side="left"))))
         over_none = LOOKED_AT_ONCE * int(np.searchsorted(self._reached, start, side="right"))  # nor any range before
         for behind in range(began if end > start else over_none, over_none, -LOOKED_AT_ONCE):
@@ -188,12 +190,12 @@ class HostThread:
     @cached_property
     def _ranges(self) -> Rows:
         """The rows of the thread's ranges."""
-        return np.flatnonzero(self._activity.ranges.of_thread(self.thread)).astype(np.int32)
+        return np.flatnonzero(self._named.of_thread(self.thread)).astype(np.int32)
 
     @cached_property
     def _reached(self) -> Integers:
         """The latest end among each block of `LOOKED_AT_ONCE` ranges and all blocks before."""
-        rows, ends = self._ranges, self._activity.ranges.end
+        rows, ends = self._ranges, self._named.end
         blocks = (rows[first : first + LOOKED_AT_ONCE] for first in range(0, len(rows), LOOKED_AT_ONCE))
         return np.maximum.accumulate(np.array([ends[block].max() for block in blocks], np.int64))
 
@@ -243,12 +245,19 @@ class ThreadsOfCalls:
         self._holds_host = calls_of_kind(activity.calls, SYNCHRONISATION) | copies_of_pageable_memory(
             activity, launching
         )
+        self._named = activity.ranges
         self._threads: dict[int, HostThread] = {}
+
+    def look_up(self, times: Sequence[HostTime]) -> None:
+        """Look up the ranges over these times where the recording does not hold all; others have no name then."""
+        if self._activity.ranges_over is not None:
+            self._named = self._activity.ranges_over(times)
+            self._threads.clear()
 
     def of(self, thread: int) -> HostThread:
         """The thread with this number."""
         if thread not in self._threads:
-            self._threads[thread] = HostThread(self._activity, thread, self._holds_host)
+            self._threads[thread] = HostThread(self._activity, thread, self._holds_host, self._named)
         return self._threads[thread]
 
 
@@ -358,38 +367,53 @@ def gaps_within(gaps: Gaps, start: int, end: int) -> Gaps:
     return Gaps(idle, gaps.causes, gaps.next_operation[here], gaps.call[here])
 
 
-def longest_gaps(
-    activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, most: int
-) -> list[LongGap]:
-    """The longest gaps, longest first."""
-    lengths = gaps.idle.end - gaps.idle.start
-    rows = np.argsort(-lengths, kind="stable")[:most]
-    by_cause = gaps.causes_in(rows)
+def longest_gaps(activity: Activity, rows: Rows, gaps: Gaps, threads: ThreadsOfCalls, most: int) -> list[LongGap]:
+    """The longest gaps of the GPU that ran the operations `rows`, longest first."""
+    longest = _longest(gaps, most)
+    by_cause = gaps.causes_in(longest)
     main, time = by_cause.argmax(axis=0), by_cause.max(axis=0)
     return [
-        _described(activity, operations, gaps, threads, gap, (CAUSES[cause], cause_ns))
-        for gap, cause, cause_ns in zip(rows.tolist(), main.tolist(), time.tolist(), strict=True)
+        _described(activity, rows, gaps, threads, gap, (CAUSES[cause], cause_ns))
+        for gap, cause, cause_ns in zip(longest.tolist(), main.tolist(), time.tolist(), strict=True)
     ]
 
 
+def times_to_name(activity: Activity, gaps: Gaps, most: int) -> list[HostTime]:
+    """The times in the longest gaps whose host ranges `longest_gaps` names."""
+    times = (_time_to_name(activity, gaps, gap) for gap in _longest(gaps, most).tolist())
+    return [time for time in times if time is not None]
+
+
+def _longest(gaps: Gaps, most: int) -> npt.NDArray[np.intp]:
+    return np.argsort(gaps.idle.start - gaps.idle.end, kind="stable")[:most]
+
+
+def _time_to_name(activity: Activity, gaps: Gaps, gap: int) -> HostTime | None:
+    """The part of a gap before the call that ended it, else all of it, and the calling thread; None without a call."""
+    start, end, call = int(gaps.idle.start[gap]), int(gaps.idle.end[gap]), int(gaps.call[gap])
+    if call < 0:
+        return None
+    before = min(int(activity.calls.start[call]), end)
+    return HostTime(activity.calls.owner_of(call)[1], start, before if before > start else end)
+
+
 def _described(
-    activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, gap: int, cause: tuple[str, int]
+    activity: Activity, rows: Rows, gaps: Gaps, threads: ThreadsOfCalls, gap: int, cause: tuple[str, int]
 ) -> LongGap:
     """Describe one gap; `cause` is its main cause with its time in ns."""
     start, end = int(gaps.idle.start[gap]), int(gaps.idle.end[gap])
     following, call = int(gaps.next_operation[gap]), int(gaps.call[gap])
     found: tuple[str, float] | None = None
     called = wait = late = lasts = None
-    if call >= 0:
-        host = threads.of(activity.calls.owner_of(call)[1])
-        begun = int(activity.calls.start[call])
+    if (time := _time_to_name(activity, gaps, gap)) is not None:
+        host, begun = threads.of(time.thread), int(activity.calls.start[call])
         called, late = activity.calls.names[int(activity.calls.name[call])], begun - start
         lasts = int(activity.calls.end[call]) - begun
-        before = min(max(begun, start), end)
-        found = host.range_over(start, before) if before > start else host.range_over(start, end)
+        found = host.range_over(time.start, time.end)
         wait = host.waiting_at(start)
+    operations = activity.operations
     return LongGap(
         start, end - start, *cause,
-        operations.names[int(operations.name[following])] if following >= 0 else None,
+        operations.names[int(operations.name[rows[following]])] if following >= 0 else None,
         called, lasts, late, found[0] if found else None, found[1] if found else None, wait,
     )  # fmt: skip

@@ -30,12 +30,14 @@ def load_activity(
     *,
     trim: Window | None = None,
     whole_names: bool = False,
+    named: Callable[[str], bool] | None = None,
 ) -> Activity:
     """Read the recording at `path`.
 
     For a run folder this is its recording, or its table of launches if it has none. With `trim` (ns since the first
     operation or API call), only that time of nsys's databases is read. Range names lack the numbers of PyTorch's
-    `emit_nvtx`, except with `whole_names`. Raises `NcuBenchError` if there is no timeline or it exceeds the memory
+    `emit_nvtx`, except with `whole_names`. With `named`, ranges of nsys's databases with other names may be left in the
+    file, to be looked up. Raises `NcuBenchError` if there is no timeline or it exceeds the memory
     limit, `WrongUsage` if a folder holds several.
     """
     from ncu_parsers.parse.file_kinds import activity_reader_of
@@ -61,7 +63,7 @@ def load_activity(
             if kind is None:
                 return _of_launches(source.path)
             read = activity_reader_of(kind)
-            return read(source, trim=trim, whole_names=whole_names) if kind.trims else read(source)
+            return read(source, trim=trim, whole_names=whole_names, named=named) if kind.trims else read(source)
     except TooBig as error:
         can_trim = kind is not None and kind.trims and trim is None and not whole_names
         by_part = "Read a part of it alone: --trim 10s,20s. Or give" if can_trim else "Give"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -29,7 +29,7 @@ from ncu_parsers.timelines.activity.activity import (
     Integers,
 )
 
-from ncu_tools.timeline.call_kinds import facts
+from ncu_tools.timeline.call_kinds import facts, names_that_load_data
 from ncu_tools.timeline.communication import is_communication
 from ncu_tools.timeline.gaps import CAUSES, Gaps
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask, grouped
@@ -45,6 +45,12 @@ WHOLE, REPETITION = "whole recording", "repetition"
 BEHIND_EARLIER_WORK = "behind earlier work"
 LEAST_CUT = 0.05
 """Least share of a recording outside its steps for it to be cut to them; most of a GPU's work outside them."""
+
+
+def names_to_hold(pattern: re.Pattern[str] | None) -> Callable[[str], bool]:
+    """True for names of ranges that are steps, by `pattern` if given, or that mean loading of data."""
+    steps = (PROFILER_STEP, LAUNCHER_ITERATION) if pattern is None else (pattern,)
+    return lambda name: any(one.search(name) for one in steps) or bool(names_that_load_data([name])[0])
 
 
 @dataclass(frozen=True)

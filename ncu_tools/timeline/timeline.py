@@ -42,6 +42,7 @@ from ncu_tools.timeline.gaps import (
     gaps_of,
     gaps_within,
     longest_gaps,
+    times_to_name,
 )
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
 from ncu_tools.timeline.launch_links import LaunchLinks, launch_links
@@ -82,7 +83,7 @@ from ncu_tools.timeline.verdict import (
     what_computes,
     without_kernels,
 )
-from ncu_tools.timeline.waits import HostWait, waits_of
+from ncu_tools.timeline.waits import HostWait, WaitingCalls, waits_of
 
 LONGEST = 10
 """The number of gaps described per GPU."""
@@ -188,12 +189,18 @@ def timeline(
     links = launch_links(activity)
     threads = ThreadsOfCalls(activity, links.call)
     each = [
-        _gpu(activity, process, device, links, threads, step, looked_at, machine, longest)
+        _gpu(activity, process, device, links, threads, step, looked_at, machine)
         for process, device in activity.operations.gpus()
     ]
     gpus = [gpu for gpu in each if gpu is not None]
     if not gpus and step is not None:
         raise _no_step(activity, step)
+    window = looked_at if looked_at is not None else IntervalSet.between(*recording)
+    waiting = WaitingCalls.of(activity, links.call, window)
+    to_describe = [gaps for gpu in gpus for gaps in (gpu.gaps, _gaps_of_typical(gpu)) if gaps is not None]
+    in_gaps = [time for gaps in to_describe for time in times_to_name(activity, gaps, longest)]
+    threads.look_up([*in_gaps, *waiting.times_to_name(activity)])
+    gpus = [_described(activity, gpu, threads, longest) for gpu in gpus]
     doubts = [*impossible, *links.notes]
     notes = [
         *doubts, *_notes(gpus, trimmed=trim is not None), *activity.missing, *activity.notes
@@ -202,8 +209,7 @@ def timeline(
         gpus, more = _with_energy(activity, gpus, power or {})
         notes += more
     busy, gaps = _by_process(gpus)
-    window = looked_at if looked_at is not None else IntervalSet.between(*recording)
-    waits = waits_of(activity, links.call, window, busy, gaps, threads)
+    waits = waits_of(activity, waiting, busy, gaps, threads)
     return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes, doubts)
 
 
@@ -226,11 +232,12 @@ def _trimmed(recording: Window, trim: Window) -> IntervalSet:
 
 def _gpu(
     activity: Activity, process: int, device: int, links: LaunchLinks, threads: ThreadsOfCalls,
-    step: re.Pattern[str] | None, looked_at: IntervalSet | None, machine: Machine | None, longest: int,
+    step: re.Pattern[str] | None, looked_at: IntervalSet | None, machine: Machine | None,
 ) -> GpuTimeline | None:  # fmt: skip
     """The timeline of one GPU; None if `step` matches ranges and none of them launched anything here.
 
-    In a trimmed recording such a GPU is kept, since ranges outside may have launched something.
+    In a trimmed recording such a GPU is kept, since ranges outside may have launched something. Gaps are described
+    later, since the ranges over those of all GPUs are looked up at once.
     """
     mine = (activity.operations.process == process) & (activity.operations.device == device)
     rows = np.flatnonzero(mine).astype(np.int32)
@@ -251,25 +258,35 @@ def _gpu(
         found_steps = [replace(one, verdict=without_kernels(one.verdict)) for one in found_steps]
     others = _sharing(activity, process, device)
     first, *steps = (replace(one, verdict=on_a_shared_gpu(one.verdict, others)) for one in found_steps)
-    described = longest_gaps(activity, operations, gaps, threads, longest)
     machine = machine or machine_of_device(activity.devices.get((process, device)))
     copies = copies_on(operations, window, work.exposed_copies, _links(machine))
     collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist(), window)
     launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
-    evidence = _evidence(first, copies, collectives, described, launches, _within_calls(activity, process, gaps))
-    steps = [_with_evidence(step, described) for step in steps]
-    typical, longest_of_typical = typical_step(steps), list[LongGap]()
-    if typical is not None:
-        within = gaps_within(gaps, typical.start_ns, typical.start_ns + typical.span_ns)
-        longest_of_typical = longest_gaps(activity, operations, within, threads, longest)
-        steps[steps.index(typical)] = _with_evidence(typical, longest_of_typical)
     return GpuTimeline(
         None if process == MISSING else process, None if device == MISSING else device,
-        activity.devices.get((process, device)), replace(first, verdict=replace(first.verdict, evidence=evidence)),
-        how, step_notes, steps, longest_of_typical, described, copies, collectives,
+        activity.devices.get((process, device)), first, how, step_notes, steps, [], [], copies, collectives,
         streams_on(operations, work.computes, window, work.exposed_copies | work.exposed_communication),
         launches, gaps, rows, busy,
     )  # fmt: skip
+
+
+def _gaps_of_typical(gpu: GpuTimeline) -> Gaps | None:
+    """The gaps of the step of median length; None without steps."""
+    step = gpu.typical
+    return None if step is None else gaps_within(gpu.gaps, step.start_ns, step.start_ns + step.span_ns)
+
+
+def _described(activity: Activity, gpu: GpuTimeline, threads: ThreadsOfCalls, longest: int) -> GpuTimeline:
+    """The timeline of a GPU with its longest gaps, and the evidence for its verdicts."""
+    described = longest_gaps(activity, gpu.rows, gpu.gaps, threads, longest)
+    within_calls = _within_calls(activity, MISSING if gpu.process is None else gpu.process, gpu.gaps)
+    evidence = _evidence(gpu.whole, gpu.copies, gpu.collectives, described, gpu.launches, within_calls)
+    whole = replace(gpu.whole, verdict=replace(gpu.whole.verdict, evidence=evidence))
+    steps, typical, of_typical = [_with_evidence(step, described) for step in gpu.steps], gpu.typical, list[LongGap]()
+    if typical is not None and (gaps := _gaps_of_typical(gpu)) is not None:
+        of_typical = longest_gaps(activity, gpu.rows, gaps, threads, longest)
+        steps[gpu.steps.index(typical)] = _with_evidence(typical, of_typical)
+    return replace(gpu, whole=whole, steps=steps, longest=described, longest_of_typical=of_typical)
 
 
 def _sharing(activity: Activity, process: int, device: int) -> list[int]:

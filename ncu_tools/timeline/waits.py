@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
-from ncu_parsers.timelines.activity.activity import Activity, Integers
+from ncu_parsers.timelines.activity.activity import Activity, HostTime, Integers
 
 from ncu_tools.timeline.call_kinds import ALLOCATOR, MODULE_LOADING, SYNCHRONISATION, calls_of_kind, kind_of_call
 from ncu_tools.timeline.gaps import ThreadsOfCalls, copies_of_pageable_memory
-from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
 
 NAMED = 2000
 """Number of the longest calls for which the range is looked up."""
@@ -38,28 +39,44 @@ class HostWait:
     behind_ns: int | None
 
 
-def waits_of(
-    activity: Activity, launching: Integers, window: IntervalSet, busy: Mapping[int, IntervalSet],
-    gaps: Mapping[int, IntervalSet], threads: ThreadsOfCalls,
-) -> list[HostWait]:  # fmt: skip
-    """Waits, allocations and code loading in `window`, the longest time first.
+@dataclass(frozen=True)
+class WaitingCalls:
+    """The `rows` of calls that wait, allocate or load code in `window`, longest first; which of all copy `pageable`."""
 
-    `launching` is the row of each operation's call. By process, `busy` are the times in which any GPU ran something,
-    and `gaps` those of its most idle GPU.
+    window: IntervalSet
+    rows: Integers
+    pageable: Mask
+
+    @classmethod
+    def of(cls, activity: Activity, launching: Integers, window: IntervalSet) -> WaitingCalls:
+        """Find them; `launching` is the row of each operation's call."""
+        calls = activity.calls
+        waits = calls_of_kind(calls, SYNCHRONISATION)
+        pageable = copies_of_pageable_memory(activity, launching) & ~waits
+        rows = np.flatnonzero(waits | pageable | calls_of_kind(calls, ALLOCATOR, MODULE_LOADING))
+        rows = rows[window.touches(calls.start[rows], calls.end[rows])]
+        return cls(window, rows[np.argsort(calls.start[rows] - calls.end[rows], kind="stable")], pageable)
+
+    def times_to_name(self, activity: Activity) -> list[HostTime]:
+        """The times of the longest calls, whose host ranges are named."""
+        calls, rows = activity.calls, self.rows[:NAMED]
+        columns = (calls.threads_of(rows), calls.start[rows], calls.end[rows])
+        return [HostTime(*time) for time in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def waits_of(
+    activity: Activity, waiting: WaitingCalls, busy: Mapping[int, IntervalSet], gaps: Mapping[int, IntervalSet],
+    threads: ThreadsOfCalls,
+) -> list[HostWait]:  # fmt: skip
+    """Waits, allocations and code loading, the longest time first.
+
+    By process, `busy` are the times in which any GPU ran something, and `gaps` those of its most idle GPU.
     """
-    calls = activity.calls
-    waits = calls_of_kind(calls, SYNCHRONISATION)
-    pageable = copies_of_pageable_memory(activity, launching) & ~waits
-    kept = waits | pageable | calls_of_kind(calls, ALLOCATOR, MODULE_LOADING)
-    chosen = np.flatnonzero(kept & window.touches(calls.start, calls.end))
-    chosen = chosen[np.argsort(-(calls.end - calls.start)[chosen], kind="stable")]
+    calls, window = activity.calls, waiting.window
+    around = [threads.of(time.thread).range_over(time.start, time.end) for time in waiting.times_to_name(activity)]
     groups: dict[tuple[int, int, bool, str | None], list[int]] = {}
-    for place, row in enumerate(chosen.tolist()):
-        around = None
-        if place < NAMED:
-            host = threads.of(calls.owner_of(row)[1])
-            around = host.range_over(int(calls.start[row]), int(calls.end[row]))
-        key = (int(calls.name[row]), calls.owner_of(row)[0], bool(pageable[row]), around[0] if around else None)
+    for row, named in zip_longest(waiting.rows.tolist(), around):
+        key = (int(calls.name[row]), calls.owner_of(row)[0], bool(waiting.pageable[row]), named[0] if named else None)
         groups.setdefault(key, []).append(row)
     found = []
     for (name, process, is_pageable, around_name), rows in groups.items():

@@ -68,6 +68,7 @@ def command(
     from ncu_tools.cli.tables.timeline_output import show_timeline
     from ncu_tools.runs.selection import pattern_of
     from ncu_tools.timeline.load_activity import load_activity, load_power
+    from ncu_tools.timeline.steps import names_to_hold
     from ncu_tools.timeline.timeline import timeline
 
     wanted, between = (
@@ -75,7 +76,7 @@ def command(
         None if trim is None else _moments(trim),
     )
     with progress("Reading") as reading:
-        activity = load_activity(run, reading, trim=between)
+        activity = load_activity(run, reading, trim=between, named=names_to_hold(wanted))
         found = timeline(
             activity, step=wanted, trim=between, machine=machine, longest=max(top or 0, 10), power=load_power(run)
         )

@@ -190,7 +190,7 @@ class LanesOfTimeline:
         exposed_copies = work.exposed_copies & window
         kernels = FIRST_CATEGORY + self._categories[operations.name]
         kind = np.where(work.computes, kernels, np.where(work.communicates, COMMUNICATES, COPIES))
-        longest = self._longest(gpu, every, start, end)
+        longest = self._longest(gpu, start, end)
         streams = _streams(operations, kind, start, end)
         causes = [(FIRST_CAUSE + number, gpu.gaps.causes[cause] & window) for number, cause in enumerate(CAUSES)]
         lanes = [
@@ -224,10 +224,10 @@ class LanesOfTimeline:
             )
             yield StepLane(f"~{title_of_sampled(name)}", NO_PIECES, int(active.sum()), boxes)
 
-    def _longest(self, gpu: GpuTimeline, operations: GpuOperations, start: int, end: int) -> list[LongGap]:
+    def _longest(self, gpu: GpuTimeline, start: int, end: int) -> list[LongGap]:
         """The longest gaps within the window, longest first; gaps beyond its edges are cut."""
         within = gaps_within(gpu.gaps, start, end)
-        return longest_gaps(self._found.activity, operations, within, self._threads, LONGEST)
+        return longest_gaps(self._found.activity, gpu.rows, within, self._threads, LONGEST)
 
 
 def _lane(title: str, sets: Sequence[tuple[int, IntervalSet]], begin: int) -> StepLane:

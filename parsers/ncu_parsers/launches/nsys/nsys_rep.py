@@ -60,8 +60,13 @@ def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> Stream
     return result
 
 
-def read_activity(source: Source, *, trim: Window | None = None, whole_names: bool = False) -> Activity:
-    """Read one report as an `Activity`; `trim` and `whole_names` as in `nsys_activity.read_sqlite`."""
+def read_activity(
+    source: Source, *, trim: Window | None = None, whole_names: bool = False, named: Callable[[str], bool] | None = None
+) -> Activity:
+    """Read one report as an `Activity`; `trim` and `whole_names` as in `nsys_activity.read_sqlite`.
+
+    All ranges are held, whatever is `named`: the export is gone when others would be looked up.
+    """
     with exported(source) as export:
         return read_sqlite(export, source.name, trim=trim, whole_names=whole_names)
 

@@ -8,7 +8,7 @@ takes the memory of one, and a column of small numbers may have a narrower type 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -130,6 +130,14 @@ class GpuOperations(_Columns):
 
 Owner = tuple[int, int]
 """A process and one of its threads."""
+
+
+class HostTime(NamedTuple):
+    """A time of a host thread, [start, end), in ns."""
+
+    thread: int
+    start: int
+    end: int
 
 
 class CalledKernel(NamedTuple):
@@ -347,7 +355,8 @@ class Activity:
     rows of `operations` in file order; None if the file is ordered by start. `broken`, `others`: numbers of unreadable
     and of unused events. `session`: single values that describe the recording; `rank`: its rank in a distributed run.
     `recorded_with`: the command for another such recording. `sampled`: samples of whole GPUs. `dependencies`: edges of
-    CUDA graphs.
+    CUDA graphs. `ranges_over`: if `ranges` are not all that were recorded, looks up those over at least half of any of
+    some times.
     """
 
     name: str
@@ -376,6 +385,7 @@ class Activity:
     event_waits: EventWaits = field(default_factory=lambda: empty(EventWaits))
     sampled: SampledActivity = field(default_factory=SampledActivity)
     dependencies: Dependencies = NO_DEPENDENCIES
+    ranges_over: Callable[[Sequence[HostTime]], HostRanges] | None = None
 
 
 def plain_name(name: str) -> str:
@@ -463,13 +473,22 @@ class FilledColumns:
             value = columns[name][kept] if isinstance(columns[name], np.ndarray) else columns[name]
             if column.itemsize < 8:
                 needed = _narrowest(int(np.min(value, initial=0)), int(np.max(value, initial=0)))
-                column = self._columns[name] = column.astype(np.promote_types(column.dtype, needed), copy=False)
+                column = self._columns[name] = _widened(column, np.promote_types(column.dtype, needed), first)
             column[first : self._filled] = value
 
     @property
     def columns(self) -> dict[str, Any]:
         """The filled part of the columns."""
         return {name: column[: self._filled] for name, column in self._columns.items()}
+
+
+def _widened(column: Codes, kind: npt.DTypeLike, filled: int) -> Codes:
+    """A column with room for values of a type; only the `filled` part is copied, as the rest takes no memory yet."""
+    if column.dtype == kind:
+        return column
+    found = np.empty(len(column), kind)
+    found[:filled] = column[:filled]
+    return found
 
 
 def in_order(columns: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ CUPTI's numbers (CUpti_ActivityMemoryKind, CUpti_ActivityMemcpyKind), as are ove
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ from ncu_parsers.timelines.activity.activity import (
     FilledColumns,
     GpuOperations,
     HostRanges,
+    HostTime,
     Integers,
     Numbered,
     Overheads,
@@ -44,7 +46,15 @@ from ncu_parsers.timelines.activity.recording import called_as, launching_call
 from ncu_parsers.timelines.nsys.database import Database, opened
 from ncu_parsers.timelines.nsys.devices import read_devices
 from ncu_parsers.timelines.nsys.gpu_metrics import read_gpu_metrics
-from ncu_parsers.timelines.nsys.nsys_ranges import OS_CALLS, RANGES, open_in, owners_of, process_of, read_ranges
+from ncu_parsers.timelines.nsys.nsys_ranges import (
+    OS_CALLS,
+    RANGES,
+    open_in,
+    owners_of,
+    process_of,
+    ranges_over,
+    read_ranges,
+)
 
 TOOL = "nsys"
 RECORDED_WITH = "nsys profile --trace cuda,nvtx PROGRAM"
@@ -108,20 +118,38 @@ AROUND_NS = 1_000_000
 
 
 def read_sqlite(
-    source: Source, name: str | None = None, *, trim: Window | None = None, whole_names: bool = False
-) -> Activity:
+    source: Source, name: str | None = None, *, trim: Window | None = None, whole_names: bool = False,
+    named: Callable[[str], bool] | None = None,
+) -> Activity:  # fmt: skip
     """Read one export, called `name` in messages.
 
     With `trim` (ns since the first operation or API call), only that time is read, and what it needs: the next
     operation on either side, the calls that launched the operations, and the ranges since then. With `whole_names`,
-    ranges keep the numbers that PyTorch's `emit_nvtx` puts into their names. Raises `NotAReport` if it is no export of
-    nsys, `NcuBenchError` if it cannot be read.
+    ranges keep the numbers that PyTorch's `emit_nvtx` puts into their names. With `named` and without `trim`, only
+    NVTX ranges whose names it takes are held, and others are looked up in the file when they are asked for. Raises
+    `NotAReport` if it is no export of nsys, `NcuBenchError` if it cannot be read.
     """
-    with memory.one_heap(), opened(source, name or source.name) as database:
-        return _activity(database, name or source.name, trim, whole_names=whole_names)
+    name, named = name or source.name, named if trim is None else None
+    with memory.one_heap(), opened(source, name) as database:
+        found = _activity(database, name, trim, named, whole_names=whole_names)
+    if named is None:
+        return found
+    return replace(found, ranges_over=partial(_ranges_over, source, name, _last(found.operations, found.calls)))
 
 
-def _activity(database: Database, name: str, trim: Window | None, *, whole_names: bool) -> Activity:
+def _ranges_over(source: Source, name: str, last: int, times: Sequence[HostTime]) -> HostRanges:
+    with memory.one_heap(), opened(source, name) as database:
+        return ranges_over(database, database.strings(), last, times)
+
+
+def _last(operations: GpuOperations, calls: ApiCalls) -> int:
+    """The end of the last operation or call; 0 without any."""
+    return max((int(table.end.max()) for table in (operations, calls) if len(table)), default=0)
+
+
+def _activity(
+    database: Database, name: str, trim: Window | None, named: Callable[[str], bool] | None, *, whole_names: bool
+) -> Activity:
     database.in_parts = True  # derived data is smaller than the tables
     strings = database.strings()
     whole = _recorded_time(database) if trim is not None else None
@@ -131,13 +159,14 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
     operations = _of_one_process(operations, calls)
     if window is not None:
         calls = _launching_here(database, operations, calls)
-    last = max((int(table.end.max()) for table in (operations, calls) if len(table)), default=0)
+    last = _last(operations, calls)
     if window is not None and whole is not None:
         last = whole.end
         # A step is a range in which an operation was launched, perhaps before the window.
         if len(calls):
             window = Window(min(window.start, int(calls.start.min())), max(window.end, int(calls.end.max())))
-    ranges = read_ranges(database, strings, last, window, whole_names=whole_names)
+    named = named if len(operations) else None  # without any, all that is said of the ranges is their number
+    ranges = read_ranges(database, strings, last, window, whole_names=whole_names, named=named)
     overheads = _overheads(database, window)
     gpus = operations.gpus()
     every = read_devices(database)

@@ -6,7 +6,7 @@ ranges would have millions of names, so these numbers are dropped unless the rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,8 +19,10 @@ from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import (
     MISSING,
     NUMBERS_IN_NAMES,
+    Codes,
     FilledColumns,
     HostRanges,
+    HostTime,
     Integers,
     Numbered,
     Owner,
@@ -41,6 +43,11 @@ NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
 
 THREAD_BITS, PROCESS_MASK = 24, 0xFFFFFF
 
+STRETCHES = 1 << 16
+"""Stretches of time in which ranges are looked up."""
+
+Mask = npt.NDArray[np.bool_]
+
 
 def process_of(serialised: Integers) -> Integers:
     """The process id in nsys's serialised process and thread ids."""
@@ -48,21 +55,107 @@ def process_of(serialised: Integers) -> Integers:
 
 
 def read_ranges(
-    database: Database, strings: dict[int, str], last: int, window: Window | None, *, whole_names: bool
-) -> HostRanges:
+    database: Database, strings: dict[int, str], last: int, window: Window | None, *, whole_names: bool,
+    named: Callable[[str], bool] | None = None,
+) -> HostRanges:  # fmt: skip
     """NVTX ranges and calls of the system's library, all or only the ones open in `window` (ns).
 
-    A range without an end lasts to `last`. With `whole_names` the numbers of `emit_nvtx` stay in the names.
+    A range without an end lasts to `last`. With `whole_names` the numbers of `emit_nvtx` stay in the names. With
+    `named`, of NVTX ranges only those whose names it takes, and the earliest of each thread.
     """
-    labels, threads = Numbered(), Numbered()
+    labels = _Labels(named)
+    nvtx = _nvtx(database, strings, last, window, labels, whole_names=whole_names)
+    kept = None if named is None else _NamedOrFirst(labels)
+    return _table(database, chain(nvtx, _os_calls(database, strings, window, labels)), labels, kept)
+
+
+def ranges_over(database: Database, strings: dict[int, str], last: int, times: Sequence[HostTime]) -> HostRanges:
+    """The ranges that last for half of any of these times or longer: they hold its middle. Others may be among them."""
+    found = [(one.thread, (one.start + one.end) // 2) for one in times]
+    middles = {thread: np.sort([middle for own, middle in found if own == thread]) for thread, _ in dict(found).items()}
+
+    def are_held(columns: dict[str, Any]) -> Mask:
+        held = np.zeros(len(columns["start"]), np.bool_)
+        for thread, middle in middles.items():
+            own = np.flatnonzero(columns["globalTid"] == thread)
+            first = np.searchsorted(middle, columns["start"][own])
+            held[own] = first < np.searchsorted(middle, columns["end"][own], side="right")
+        return held
+
+    labels, may_hold = Numbered(), _may_hold([middle for _, middle in found])
+    nvtx = _nvtx(database, strings, last, None, labels, whole_names=False, condition=may_hold)
+    return _table(database, chain(nvtx, _os_calls(database, strings, None, labels)), labels, are_held)
+
+
+def _may_hold(moments: Sequence[int]) -> str:
+    """SQL condition for ranges that may hold a moment: long ones, and those that begin in or before a stretch with one.
+
+    SQLite returns few of millions of ranges by it, at a tenth of the time that all would take.
+    """
+    first, last = min(moments, default=0), max(moments, default=0)
+    stretch = (last - first) // STRETCHES + 1
+    place = (np.array(moments, np.int64) - first) // stretch + 1
+    near = np.zeros(STRETCHES + 1, np.int8)
+    near[place], near[place - 1] = 1, 1
+    begins_near = f"substr(x'{near.tobytes().hex()}', (start - {first - stretch}) / {stretch} + 1, 1) = x'01'"
+    return f'(typeof("end") <> \'integer\' OR "end" = 0 OR "end" - start >= {stretch} OR {begins_near})'
+
+
+def _table(
+    database: Database,
+    blocks: Iterable[dict[str, Any]],
+    labels: Numbered,
+    kept: Callable[[dict[str, Any]], Mask] | None,
+) -> HostRanges:
+    """The table of the ranges in some blocks that have a name and times, and of which `kept` is true."""
+    threads = Numbered()
     kinds = {"label": "i1", "owner": "i1", "start": "i8", "end": "i8"}
     found = FilledColumns(sum(map(database.rows, (RANGES, OS_CALLS))), kinds)
-    nvtx = _nvtx(database, strings, last, window, labels, whole_names=whole_names)
-    for columns in chain(nvtx, _os_calls(database, strings, window, labels)):
-        columns["owner"] = threads.numbers(columns.pop("globalTid"))
-        found.add(columns, are_times(columns["start"], columns["end"]) & (columns["label"] >= 0))
+    for columns in blocks:
+        columns["owner"] = threads.numbers(columns["globalTid"])
+        rows = are_times(columns["start"], columns["end"]) & (columns["label"] >= 0)
+        if kept is not None:
+            rows[rows] = kept({name: values[rows] for name, values in columns.items()})
+        found.add(columns, rows)
     owners = owners_of(threads)
     return columns_of(HostRanges, {**in_order(found.columns), "labels": labels.texts, "owners": owners})
+
+
+class _Labels(Numbered):
+    """Labels of ranges, and whether each is of a call of the system's library or has a name that `named` takes."""
+
+    def __init__(self, named: Callable[[str], bool] | None) -> None:
+        super().__init__()
+        self._named, self._are_named = named, bytearray()
+
+    def number(self, value: Any) -> int:
+        found = super().number(value)
+        if self._named is not None and found == len(self._are_named):
+            self._are_named.append(value.kind == activity.OS_CALL or self._named(value.name))
+        return found
+
+    def are_named(self, numbers: Codes) -> Mask:
+        """Mask of the labels with these numbers."""
+        found: Mask = np.frombuffer(bytes(self._are_named), np.bool_)[numbers]
+        return found
+
+
+class _NamedOrFirst:
+    """Chooses from blocks of ranges those with chosen labels, and the first of each thread."""
+
+    def __init__(self, labels: _Labels) -> None:
+        self._labels, self._first = labels, dict[int, int]()
+
+    def __call__(self, columns: dict[str, Any]) -> Mask:
+        chosen = self._labels.are_named(columns["label"]) if len(columns["label"]) else np.zeros(0, np.bool_)
+        for owner in np.unique(columns["owner"]).tolist():
+            own = np.flatnonzero(columns["owner"] == owner)
+            first = own[np.argmin(columns["start"][own])]
+            start = int(columns["start"][first])
+            if start < self._first.get(owner, activity.FARTHEST):
+                self._first[owner] = start
+                chosen[first] = True
+        return chosen
 
 
 def owners_of(threads: Numbered) -> list[Owner]:
@@ -79,12 +172,12 @@ def open_in(database: Database, table: str, window: Window | None) -> str:
 
 def _nvtx(
     database: Database, strings: dict[int, str], last: int, window: Window | None, labels: Numbered, *,
-    whole_names: bool,
+    whole_names: bool, condition: str = "1",
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """NVTX ranges in blocks; the label's index is -1 for ranges without a name."""
+    """NVTX ranges that meet a condition (SQL) in blocks; the label's index is -1 for ranges without a name."""
     if "start" not in database.columns(RANGES):
         return
-    condition = f"start NOT NULL AND {_is_range(database)} AND {open_in(database, RANGES, window)}"
+    condition = f"{_are_ranges(database)} AND {open_in(database, RANGES, window)} AND {condition}"
     for columns, texts in database.rows_in_blocks(
         RANGES, "start", "end", "globalTid", "textId", text="text", condition=condition
     ):
@@ -110,12 +203,12 @@ def _os_calls(
         yield {**columns, "label": np.array(numbers, np.int64)[code.reshape(-1)]}
 
 
-def _is_range(database: Database) -> str:
+def _are_ranges(database: Database) -> str:
     """SQL condition for push/pop and start/end ranges; old schemas have no type, and only ranges."""
     if "eventType" not in database.columns(RANGES):
-        return "1"
+        return "start NOT NULL"
     numbers = event_types(database)
-    return f"(eventType IS NULL OR eventType IN ({numbers[PUSH_POP]}, {numbers[START_END]}))"
+    return f"start NOT NULL AND (eventType IS NULL OR eventType IN ({numbers[PUSH_POP]}, {numbers[START_END]}))"
 
 
 def event_types(database: Database) -> dict[str, int]:
