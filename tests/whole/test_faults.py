@@ -31,7 +31,7 @@ from tests.conftest import SAMPLES
 from tests.support.faults import MODEL, SCENARIOS, damaged, kill
 from tests.support.nightly import by_day
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result
-from tests.whole.test_hostile import AS_ANYBODY
+from tests.whole.test_hostile import AS_ANYBODY, MAIN
 from tests.whole.test_house import MODULES
 from tests.whole.test_profile_with_a_stand_in import Bench
 
@@ -103,7 +103,7 @@ class TestPermissions:
     @pytest.mark.nightly
     def test_lost_while_a_program_runs_end_in_one_paragraph(self, tmp_path: Path) -> None:
         (tmp_path / "model.py").write_text(f"import os; os.chmod({str(tmp_path / 'out')!r}, 0o555)\n{MODEL}")
-        anybody = [sys.executable, "-c", AS_ANYBODY]
+        anybody = [sys.executable, "-c", AS_ANYBODY, MAIN]
         result = called(tmp_path, *PROFILE, program=anybody)
         (tmp_path / "out").chmod(0o755)
         assert is_a_paragraph(result), result.err
@@ -114,7 +114,7 @@ class TestPermissions:
         (tmp_path / "secret.csv").write_bytes(Path(RAW).read_bytes())
         (tmp_path / "secret.csv").chmod(0)
         words = ("parse", "secret.csv", RAW, "-o", "launches.parquet")
-        result = called(tmp_path, *words, program=[sys.executable, "-c", AS_ANYBODY])
+        result = called(tmp_path, *words, program=[sys.executable, "-c", AS_ANYBODY, MAIN])
         assert is_a_paragraph(result), result.err
         assert "secret.csv could not be read: Permission denied" in result.err
         assert len(read_launches(tmp_path / "launches.parquet")) == 8

@@ -14,7 +14,9 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 import pytest
@@ -451,25 +453,35 @@ import ctypes, os, sys
 write_anywhere, read_anywhere, drop = 1, 2, 24
 for capability in (write_anywhere, read_anywhere):
     ctypes.CDLL(None).prctl(drop, capability, 0, 0, 0)  # root without capabilities has the permissions of others
-os.execv(sys.executable, [sys.executable, "-c", "from ncu_tools.cli import main; main()", *sys.argv[1:]])
+os.execv(sys.executable, [sys.executable, "-c", *sys.argv[1:]])
+"""
+MAIN = "from ncu_tools.cli import main; main()"
+EACH = """
+import sys
+from ncu_tools.cli import run
+for command in sys.argv[1:]:
+    print("exit code", run(command.split()), file=sys.stderr)
 """
 
 
 def test_a_forged_run_folder_is_refused_in_one_paragraph(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o555)
-    for words in (
-        ["parse", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(theirs / "out.parquet")],
-        ["roofline", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(theirs / "out.svg")],
-        ["profile", "resnet18", "--tool", "operators", "-o", str(theirs / "run")],
-        ["bench", "resnet18", "-o", str(theirs)],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", AS_ANYBODY, *words], cwd=ROOT, capture_output=True, text=True, timeout=120,
-            env={**os.environ, "PYTHONPATH": PYTHONPATH, "HOME": str(theirs), "XDG_CACHE_HOME": str(theirs)},
-        )  # fmt: skip
-        assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
-        said = done.stderr.splitlines()[-1]
+    commands = (
+        f"parse {SAMPLES / 'd01-wide-raw.csv'} -o {theirs / 'out.parquet'}",
+        f"roofline {SAMPLES / 'd01-wide-raw.csv'} -o {theirs / 'out.svg'}",
+        f"profile resnet18 --tool operators -o {theirs / 'run'}",
+        f"bench resnet18 -o {theirs}",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", AS_ANYBODY, EACH, *commands], cwd=ROOT, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "HOME": str(theirs), "XDG_CACHE_HOME": str(theirs)},
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    *answers, rest = done.stderr.split("exit code 1\n")
+    assert (len(answers), rest) == (len(commands), "")
+    for answer in answers:
+        said = answer.splitlines()[-1]
         assert said.startswith("Error: ")
         assert str(theirs) in said
     assert list(theirs.iterdir()) == []
@@ -531,8 +543,8 @@ def test_a_tool_version_that_is_not_text_is_not_compared(tmp_path: Path) -> None
         ("arrows", {"start": 0, "end": 99}),
     ],
 )  # fmt: skip
-def test_a_forged_scene_is_an_error_with_advice(key: str, value: dict[str, object], tmp_path: Path) -> None:
-    document = json.loads(_scene_of(tmp_path))
+def test_a_forged_scene_is_an_error_with_advice(key: str, value: dict[str, object]) -> None:
+    document = json.loads(_scene_of_a_sample())
     entries = document["scene"][key]
     document["scene"][key] = [{**(entries[0] if entries else {}), **value}, *entries[1:]]
     with pytest.raises(NcuBenchError, match="The scene is not whole"):
@@ -546,9 +558,10 @@ def test_a_scene_without_end_is_an_error_with_advice(tmp_path: Path, capsys: pyt
     assert "begins like a roofline and is no JSON" in capsys.readouterr().err
 
 
-def _scene_of(folder: Path) -> str:
+@cache
+def _scene_of_a_sample() -> str:
     said = io.StringIO()
-    with redirect_stdout(said):
+    with TemporaryDirectory() as folder, redirect_stdout(said):
         report = SAMPLES / "d01-wide-raw.csv"
-        assert run(["roofline", str(report), "-o", str(folder / "r.svg"), "--format", "json"]) == 0
+        assert run(["roofline", str(report), "-o", f"{folder}/r.svg", "--format", "json"]) == 0
     return said.getvalue()
