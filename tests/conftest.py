@@ -7,17 +7,21 @@ those cannot be installed, so that a clone alone has to pass without them.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Generator
-from functools import cache
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 if TYPE_CHECKING:
@@ -55,27 +59,46 @@ def pytest_configure(config: pytest.Config) -> None:
     from tests.support.pages.schemas import PrintedAnswers
 
     if not PRINTED:  # pytester runs pytest within pytest
-        keep_texts_of_instructions()
+        keep_texts_of_instructions(folder_of_all_processes(config))
         PRINTED.append(PrintedAnswers())
         vars(options)["to_json"] = PRINTED[0].take
     config.pluginmanager.import_plugin("tests.support.files_by_turns")
 
 
-def keep_texts_of_instructions() -> None:
-    """NVIDIA's package is asked once for the instructions of a report that no test changes, not by each test."""
+def folder_of_all_processes(config: pytest.Config) -> Path:
+    """Of a process of pytest-xdist the folder in which those of all lie, else a new one."""
+    if hasattr(config, "workerinput"):
+        return Path(config.option.basetemp).parent
+    folder = tempfile.mkdtemp()
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+    return Path(folder)
+
+
+def keep_texts_of_instructions(folder: Path) -> None:
+    """NVIDIA's package is asked once for the instructions of a report that no test changes, not by each test or process.
+
+    Such a report lies in a folder of reports, or was unpacked from there; it is known by what it holds.
+    """
+    from ncu_launch.files.atomic_files import write_whole
     from ncu_parsers.ncu_rep.sass import kernel_text
     from ncu_parsers.ncu_rep.sass.sass_by_package import Texts, is_installed, texts_by_package
     from ncu_parsers.sources import memory
 
-    @cache
-    def kept(report: Path, memory_limit: int) -> Texts:
-        return texts_by_package(report)
+    def kept(report: Path) -> Texts:
+        if not (is_installed() and (_is_kept(report) or report.parent.name.startswith("ncu-bench-"))):
+            return texts_by_package(report)
+        name = f"{sha256(report.read_bytes()).hexdigest()}-{memory.limit()}"
+        with FileLock(folder / f"{name}.lock"):
+            if not (folder / name).exists():
+                write_whole(folder / name, json.dumps(texts_by_package(report)).encode())
+        texts = json.loads((folder / name).read_bytes())
+        return {kernel: {int(address): text for address, text in lines.items()} for kernel, lines in texts.items()}
 
-    vars(kernel_text)["texts_by_package"] = lambda report: (
-        kept(report, memory.limit())
-        if is_installed() and (report.is_relative_to(SHARED) or report.is_relative_to(SAMPLES))
-        else texts_by_package(report)
-    )
+    vars(kernel_text)["texts_by_package"] = kept
+
+
+def _is_kept(report: Path) -> bool:
+    return report.is_relative_to(SHARED) or report.is_relative_to(SAMPLES)
 
 
 @pytest.hookimpl(wrapper=True)
