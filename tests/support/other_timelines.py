@@ -82,9 +82,9 @@ def rocprof(
     }  # fmt: skip
 
 
-def rocprof_json(*processes: dict[str, Any]) -> bytes:
+def rocprof_json(*processes: dict[str, Any], indent: int | None = 1) -> bytes:
     """The file of some processes."""
-    return json.dumps({"rocprofiler-sdk-tool": list(processes)}, indent=1).encode()
+    return json.dumps({"rocprofiler-sdk-tool": list(processes)}, indent=indent).encode()
 
 
 class XEvent(NamedTuple):

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.fuzz.campaign import IN_MEMORY
 from tests.fuzz.oracle.compared import compare_many
 from tests.fuzz.oracle.formats import FORMATS
 
@@ -33,7 +34,7 @@ def main() -> int:
         if asked.show is not None:
             sys.stdout.buffer.write(FORMATS[name].mutate(random.Random(asked.show)))  # noqa: S311
             continue
-        with TemporaryDirectory(prefix="ncu-bench-oracle-") as folder:
+        with TemporaryDirectory(prefix="ncu-bench-oracle-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
             tally = compare_many(FORMATS[name], range(asked.first, asked.first + asked.inputs), Path(folder))
         failed += bool(tally.findings) + (tally.read < LEAST_SHARE * tally.inputs)
         if asked.json:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from ncu_parsers.schema.tables import ABSENT, COLUMN_NAMES
+from ncu_parsers.sources.reading_ahead import beside_others
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import binary_launches
 
@@ -159,15 +160,16 @@ def _words(value: Value) -> str:
 # --------------------------------------------------------------------------------------------------------------- fast
 
 
+def _compared(names: list[str]) -> list[str]:
+    return [name for name in names if name in KEPT or name not in (*COLUMN_NAMES, *SAID)]
+
+
 def fast(path: Path) -> Reading:
     """The launches of a report, read in parts."""
     tables: list[pa.Table] = []
-    found = binary_launches.stream_report(Source(str(path)), tables.append)
-    rows = [
-        {name: one for name, one in row.items() if name in KEPT or name not in (*COLUMN_NAMES, *SAID)}
-        for table in tables
-        for row in table.to_pylist()
-    ]
+    with beside_others():
+        found = binary_launches.stream_report(Source(str(path)), tables.append)
+    rows = [row for table in tables for row in table.select(_compared(table.column_names)).to_pylist()]
     has_losses = any("damage" in note or "left out" in note for note in found.notes)
     # names of metrics stand in any block, so that damage behind a launch can take those of its metrics
     lost_names = (

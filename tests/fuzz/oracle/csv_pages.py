@@ -8,17 +8,20 @@ import math
 import random
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from ncu_parsers.derived import table_builder
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.report import Report, metric_of_label
 from ncu_parsers.schema.tables import COLUMN_NAMES
+from ncu_parsers.sources.reading_ahead import beside_others
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells.rows import NotStreamed
@@ -33,6 +36,10 @@ DETAILS = (
     "d09-units-per-row.csv", "d10-details-all.csv", "d13-decimal-comma.csv", "d17-section-speed-of-light.csv",
 )  # fmt: skip
 MOST_ROWS = 60
+COLUMNS_AT_ONCE, ROWS_AT_ONCE = 12, 12
+"""Metrics of a raw page and rows of a details page in one input, others in each: what is not changed is read alike.
+
+Numbers whose decimal mark is clear are always among them, since the others have two meanings without."""
 LOSSES = (report.BROKEN, report.CUT, report.TOO_LONG, report.UNLABELLED)
 
 IDENTITY = (
@@ -72,7 +79,10 @@ def _grid(name: str) -> tuple[list[str], list[list[str]], str]:
 def mutated_raw(rng: random.Random) -> bytes:
     """A raw page with some cells, columns or rows changed."""
     above, rows, delimiter = _grid(rng.choice(RAW))
-    header, units, *launches = [list(row) for row in rows]
+    titles = rows[0]
+    kept = {at for at, title in enumerate(titles) if title in IDENTITY or title == "sm__cycles_elapsed.avg"}
+    kept |= {*rng.sample([at for at in range(len(titles)) if at not in kept], COLUMNS_AT_ONCE)}
+    header, units, *launches = [[row[at] for at in sorted(kept)] for row in rows]
     metrics = [at for at, title in enumerate(header) if title not in IDENTITY]
     for _ in some(rng):
         change = rng.randrange(7)
@@ -96,7 +106,10 @@ def mutated_raw(rng: random.Random) -> bytes:
 def mutated_details(rng: random.Random) -> bytes:
     """A details page with some cells or rows changed."""
     above, rows, delimiter = _grid(rng.choice(DETAILS))
-    header, *body = [list(row) for row in rows]
+    value = rows[0].index("Metric Value")
+    deciding = [at for at, row in enumerate(rows) if re.fullmatch(r"\d+[.,]\d\d", "".join(row[value : value + 1]))][:2]
+    kept = {0, *deciding, *rng.sample(range(1, len(rows)), min(ROWS_AT_ONCE, len(rows) - 1))}
+    header, *body = [list(rows[at]) for at in sorted(kept)]
     named = {title: at for at, title in enumerate(header)}
     for _ in some(rng):
         change, row = rng.randrange(8), rng.choice(body)
@@ -190,6 +203,8 @@ def slow_raw(data: bytes) -> list[Row] | None:
     launches = [row for row in rows if len(header) <= len(row) and _fits(header, row)]
     metrics = [at for at, title in enumerate(header) if title and title not in IDENTITY]
     decimal = _decimal(row[at] for row in launches for at in metrics)
+    if decimal is None:
+        return None
     found: list[Row] = []
     for row in launches:
         printed: dict[str, list[Any]] = {}
@@ -212,6 +227,8 @@ def slow_details(data: bytes) -> list[Row] | None:
     needed = max(at[title] for title in (*identity, *LONG_TITLES) if title in at)
     rows = [row for row in rows if needed < len(row) and _fits(header, row)]
     decimal = _decimal(row[at["Metric Value"]] for row in rows if row[at["Metric Name"]])
+    if decimal is None:
+        return None
     launches: dict[tuple[str, ...], _Printed] = {}
     for row in rows:
         key = tuple(row[at[title]] for title in identity)
@@ -306,10 +323,12 @@ def _launch(header: list[str], row: list[str], printed: dict[str, list[Any]]) ->
     return launch
 
 
-def _decimal(cells: Iterator[str]) -> str:
-    """The decimal mark that most numbers of the table need."""
+def _decimal(cells: Iterator[str]) -> str | None:
+    """The decimal mark that most numbers of the table need; None if there are only such as "1.234", of two meanings."""
     points = commas = 0
+    is_unclear = False
     for text in cells:
+        is_unclear |= bool(re.search(r"\d[.,]\d{3}(?!\d)", text))
         if not re.fullmatch(r"[+-]?[\d.,]+", text.strip()) or not any(mark in text for mark in ".,"):
             continue
         last = max(text.rfind("."), text.rfind(","))
@@ -321,7 +340,7 @@ def _decimal(cells: Iterator[str]) -> str:
         mark = text[last] if both or alone else "," if text[last] == "." else "."
         points += mark == "."
         commas += mark == ","
-    return "," if commas > points else "."
+    return None if is_unclear and not points + commas else "," if commas > points else "."
 
 
 def _value(text: str, unit: str, decimal: str) -> float | str | None:
@@ -371,31 +390,34 @@ def _number(text: str, decimal: str) -> float | None:
 def plain(path: Path) -> Reading:
     """The launches of a page by the plain reader."""
     found = read_report(Source(str(path)))
-    return _reading(found, launches_table(found).to_pylist())
+    with _without_measures():
+        return _reading(found, [launches_table(found)])
+
+
+def _without_measures() -> AbstractContextManager[object]:
+    """Tables without what follows from the metrics within: it is not compared, and takes most of the time."""
+    return patch.object(table_builder, "measures", lambda counters: {})
 
 
 def streamed(path: Path) -> Reading:
     """The launches of a page by the fast path in small blocks; by the plain reader if it leaves the page to that."""
     tables: list[Any] = []
-    with patch.object(page_rows, "BLOCK_BYTES", 1000):
+    with patch.object(page_rows, "BLOCK_BYTES", 1000), beside_others(), _without_measures():
         try:
             found = streaming_reader.stream_report(Source(str(path)), tables.append)
         except NotStreamed:
             return plain(path)
-    return _reading(found, [row for table in tables for row in table.to_pylist()])
+    return _reading(found, tables)
 
 
 KEPT = ("launch_id", "process_id", "kernel_name", "grid", "block")
 
 
-def _reading(found: Report, rows: list[dict[str, Any]]) -> Reading:
-    said = {*IDENTITY, "Device Name", "Result Type"}
-    kept = [
-        {
-            name: value
-            for name, value in row.items()
-            if name in KEPT or (name not in COLUMN_NAMES and name not in said and not name.endswith(" (instances)"))
-        }
-        for row in rows
-    ]
-    return Reading(kept, any(found.lines[kind] for kind in LOSSES), found.notes)
+def _reading(found: Report, tables: list[Any]) -> Reading:
+    rows = [row for table in tables for row in table.select(list(filter(_is_compared, table.column_names))).to_pylist()]
+    return Reading(rows, any(found.lines[kind] for kind in LOSSES), found.notes)
+
+
+def _is_compared(name: str) -> bool:
+    said = name in IDENTITY or name in ("Device Name", "Result Type") or name.endswith(" (instances)")
+    return name in KEPT or (name not in COLUMN_NAMES and not said)

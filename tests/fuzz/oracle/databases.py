@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from ncu_parsers.launches.nsys import nsys_sqlite
 from ncu_parsers.report_data import report
@@ -151,7 +152,8 @@ def _is_shape(sides: list[int | None]) -> bool:
 
 def fast(path: Path) -> Reading:
     """The operations of an export by the real reader."""
-    found = nsys_sqlite.read_report(Source(str(path)))
+    with patch.object(nsys_sqlite, "one_ahead", iter):  # a thread takes longer to start than these are to read
+        found = nsys_sqlite.read_report(Source(str(path)))
     assert found.table is not None
     rows = found.table.select([name for name in KEPT if name in found.table.column_names]).to_pylist()
     return Reading(rows, bool(found.lines[report.BROKEN]), excused_times(found.notes))

@@ -214,7 +214,7 @@ def mutated_rocprofv3(rng: random.Random) -> bytes:
         if rng.randrange(2):
             made["buffer_records"]["kernel_dispatch"] = moved(rng, made["buffer_records"]["kernel_dispatch"])
         processes.append(made)
-    return seldom_damaged(rng, amd.rocprof_json(*processes))
+    return seldom_damaged(rng, amd.rocprof_json(*processes, indent=rng.choice((None, None, None, 1))))
 
 
 def slow_rocprofv3(data: bytes) -> list[Row] | None:

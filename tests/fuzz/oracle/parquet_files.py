@@ -17,13 +17,16 @@ from tests.fuzz.oracle.compared import Reading, Row
 from tests.fuzz.oracle.damage import NAMES, damaged_bytes, moved, real, some, whole
 
 NUMBERS = ("launch_id", "device_id", "duration_ns", "flops", "dram_bytes", "lts__t_bytes.sum")
+LISTS = ("grid", "nvtx_path", "rules")
 TEXTS = ("source", "report", "kernel_name", "kernel_short", "flops_basis")
 
 
 def mutated(rng: random.Random) -> bytes:
     """A file of some launches, each column written in some way that other tools use."""
     table = seeds.launch_table()
-    rows = table.to_pylist() * rng.randint(1, 4)
+    if rng.randrange(4):
+        table = table.drop_columns(list(LISTS))  # half of what a file holds, and not compared
+    rows = table.to_pylist() * rng.randint(1, 2)
     for row in rows:
         for _ in some(rng):
             name = rng.choice((*NUMBERS, *TEXTS[2:]))
