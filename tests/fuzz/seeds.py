@@ -169,7 +169,8 @@ def traces() -> list[bytes]:
 def rocprofv3_files() -> list[bytes]:
     """Recordings of one process and of two, with calls, ranges and copies."""
     made = launched()
-    return [rocprof_json(made), rocprof_json(rocprof([dispatch(0, 9, 0)]), rocprof([dispatch(0, 9, 1)], process=9))]
+    two = rocprof([dispatch(0, 9, 0)]), rocprof([dispatch(0, 9, 1)], process=9)
+    return [rocprof_json(made, indent=None), rocprof_json(*two, indent=None)]
 
 
 def warp_traces() -> list[bytes]:
@@ -225,6 +226,18 @@ def timeline_tables() -> dict[str, list[Row]]:
         "ENUM_CUDA_MEMCPY_OPER": [{"id": 1, "label": "Host-to-Device"}],
         "ENUM_NSYS_EVENT_TYPE": [{"id": 59, "name": "NvtxPushPopRange"}],
     }  # fmt: skip
+
+
+def work_tables() -> dict[str, list[Row]]:
+    """What the GPU did, without the calls and ranges around it: a timeline of half as many tables."""
+    behind = (CALLS, RANGES, NODES, "TARGET_INFO_CUDA_DEVICE", "ENUM_NSYS_EVENT_TYPE")
+    return {name: rows for name, rows in timeline_tables().items() if name not in behind}
+
+
+def range_tables() -> dict[str, list[Row]]:
+    """Kernels with the calls and ranges around them."""
+    whole = timeline_tables()
+    return {name: whole[name] for name in (KERNELS, CALLS, RANGES, NODES, "META_DATA_EXPORT")}
 
 
 def databases() -> list[bytes]:

@@ -12,7 +12,6 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -151,21 +150,6 @@ def csv(data: bytes, thorough: bool) -> None:
             hold_table(table_of(found))
 
 
-class _Inline(Executor):
-    """Does the work of a pool of threads at once: starting them takes longer than reading a small report."""
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(function(*arguments, **named))
-        except Exception as error:
-            done.set_exception(error)
-        return done
-
-
 def fast_path(data: bytes, thorough: bool) -> None:
     """The fast path gives what the plain reader does, or leaves the report to it."""
     with (
@@ -173,7 +157,7 @@ def fast_path(data: bytes, thorough: bool) -> None:
         _tables(thorough),
         patch.object(page_rows, "BLOCK_BYTES", 1000),
         patch.object(streaming_reader, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
-        patch.object(streaming_reader, "ThreadPoolExecutor", _Inline),
+        beside_others(),
         patch.object(rows, "loops", rows.loops if len(data) % 3 else None),
     ):
         tables: list[pa.Table] = []
@@ -227,7 +211,7 @@ def _read_at_once(path: Path) -> Report:
 def nsys_cells(data: bytes, thorough: bool) -> None:
     """A whole SQLite file of any cells and schema: every row of GPU work is accounted for."""
     choices = Choices(data)
-    timeline = seeds.timeline_tables()
+    timeline = choices.one_of((seeds.work_tables, seeds.range_tables, seeds.timeline_tables))()
     while choices.left:
         _change_rows(timeline, choices)
     with written(b"", "report.sqlite") as path:
@@ -643,10 +627,12 @@ TARGETS: dict[str, Target] = {
     "fast-path": Target(fast_path, seeds.ncu_pages, CSV_WORDS, 4096),
     "operators": Target(operators, seeds.operator_files, OPERATOR_WORDS, 4096),
     "nsys-bytes": Target(nsys_bytes, seeds.databases, longest=1 << 17),
-    "nsys-cells": Target(nsys_cells, lambda: [b"\x00\x04\x00", bytes(range(48))], longest=64),
+    "nsys-cells": Target(
+        nsys_cells, lambda: [b"\x00\x00\x04\x00", b"\x01" + bytes(range(32)), b"\x02" + bytes(range(32))], longest=48
+    ),
     "kineto": Target(kineto_events, seeds.traces, JSON_WORDS, 6000),
     "parquet-bytes": Target(parquet_bytes, seeds.parquet_files, longest=1 << 16),
-    "parquet-schema": Target(parquet_schema, lambda: [b"\x00\x05\x01", b"\x01" + bytes(range(48))], longest=64),
+    "parquet-schema": Target(parquet_schema, lambda: [b"\x00\x05\x01", b"\x01" + bytes(range(24))], longest=32),
     "bench": Target(bench, lambda: [b"\x05\x01", bytes(range(48))], longest=64),
     "machine": Target(machine, seeds.machine_files, TOML_WORDS, 4096),
     "manifest": Target(manifest, seeds.manifests, MANIFEST_WORDS, 4096),
