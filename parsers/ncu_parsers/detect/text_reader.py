@@ -44,6 +44,10 @@ _SECTIONS_ALONE = re.compile(r"^\s*Section: \S.*\n(?:\s*-{3,}.*\n)?.*\S\s{2,}[\d
 EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT, report.TOO_LONG)
 
 
+OF_WHOLE_NUMBERS = (
+    "gpu__time_duration.sum", "dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum",
+)  # fmt: skip
+"""Metrics that are whole numbers of ns and bytes in every launch."""
 PAGES_OF_NCU = (TextPage, LongPage, WidePage, PropertyPage)
 """Pages of launches that ncu counted."""
 
@@ -237,6 +241,8 @@ def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
             result.tool_version = result.tool_version or page.tool_version
         launches = page.launches()
         resolve_readings(launches, result)
+        if isinstance(page, LongPage | WidePage) and not page.has_units:
+            _note_no_units(launches, result)
         runs = page.runs() if isinstance(page, LongPage) else [launches]
         if len(runs) > 1:
             result.notes.append(
@@ -251,6 +257,20 @@ def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
     if not result.launches and not result.session:
         raise _refusal(result, pages, head)
     return result
+
+
+def _note_no_units(launches: Sequence[Launch], result: Report) -> None:
+    """Note that a table without units is read in base units. Raises `NotAReport` if it is not in these."""
+    for launch in launches:
+        for name in OF_WHOLE_NUMBERS:
+            value = launch.metrics[name].value if name in launch.metrics else None
+            if isinstance(value, float) and not value.is_integer():
+                raise NotAReport(
+                    f"{result.source} has no units: their row or column was left out.",
+                    f"{name} is {value:g}, which is no number of ns or bytes, and may be one of µs or ms, of KB or MB.",
+                    f"Keep the units, or export the report with base units: {EXPORT}",
+                )
+    result.notes.append("the table has no units: its numbers are taken for ns, bytes and Hz")
 
 
 def warnings_of_ncu(messages: Sequence[str]) -> list[str]:

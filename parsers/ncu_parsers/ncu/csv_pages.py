@@ -62,6 +62,7 @@ UI_LABELS = {
 
 _ROW_START = re.compile(r'(?<![,;\t])"\d+","\d+","')  # behind a delimiter these are context and stream, not ids
 _ENDS_IN_A_CELL = re.compile(r'"[,;\t]\Z')
+_METRIC = re.compile(r"[a-z0-9]+__\w+\.\w")
 _TITLE_AND_UNIT = re.compile(r"(?P<title>.*?)\s*\[(?P<unit>[^\]]*)\]$")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
@@ -94,7 +95,7 @@ def open_page(line: str) -> Page | None:
         if "Metric Name" in names and {"Minimum", "Maximum", "Average"} <= names:
             return SummaryPage(header, delimiter, quoted)
         is_wide = names.isdisjoint(NOT_OF_WIDE_PAGES) and ("Kernel Name" in names or "Function Name" in names)
-        if "ID" in names and is_wide:
+        if is_wide and ("ID" in names or any(map(_METRIC.match, names))):
             return WidePage(header, delimiter, quoted)
     return None
 
@@ -117,6 +118,11 @@ class _CsvPage:
         self._whole_at = [self.column[name] for name in ("ID", "Process ID", "Invocations") if name in self.column]
         self._launches: dict[tuple[str, ...], Launch] = {}
         self._latest: dict[tuple[int | None, ...], Launch] = {}
+
+    @property
+    def has_units(self) -> bool:
+        """False for a table whose units a script left out: ncu prints them in every one."""
+        return True
 
     @property
     def dialect(self) -> str:
@@ -214,6 +220,11 @@ class LongPage(_CsvPage):
         self.last_at = self._last_of("Metric Name", "Metric Unit", "Metric Value", "Section Name", "Body Item Label")
         self._earlier_runs: list[list[Launch]] = []
 
+    @property
+    def has_units(self) -> bool:
+        """True if there is a column of units."""
+        return self.unit_at is not None
+
     def launches(self) -> list[Launch]:
         """The launches read so far, in the order of their first row, run after run."""
         return [launch for run in self.runs() for launch in run]
@@ -295,6 +306,11 @@ class WidePage(_CsvPage):
         """True once the units are known: their row comes first, or not at all."""
         return self.units is not None or self.rows > 0
 
+    @property
+    def has_units(self) -> bool:
+        """True until the first launch, and if the row of units was before it."""
+        return self.units is not None or not self.rows
+
     def _is_metric(self, name: str) -> bool:
         title = name.split(" [")[0]
         return title not in IDENTITY_COLUMNS and name not in self.nvtx_columns
@@ -318,7 +334,8 @@ class WidePage(_CsvPage):
         """The kind of a line, and the cells of a launch's row; stores the units row and counts rows."""
         if not self.is_begun:
             cells = split_row(line, self.delimiter)
-            if cells and len(cells) >= len(self.header) > 1 and not cells[self.column["ID"]].strip():
+            empty_above_units = self.column.get("ID", self.column.get("Kernel Name", 0))
+            if cells and len(cells) >= len(self.header) > 1 and not cells[empty_above_units].strip():
                 self.units = cells
                 return report.UNITS, []
         cells = self._cells(line)

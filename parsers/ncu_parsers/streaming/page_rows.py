@@ -70,7 +70,7 @@ def blocks_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 def long_layout(page: LongPage) -> Layout:
     """The layout of a long page. Raises `NotStreamed` for columns that ncu does not write."""
-    if len(set(page.header)) != len(page.header) or "Process ID" not in page.column:
+    if len(set(page.header)) != len(page.header) or "Process ID" not in page.column or not page.has_units:
         raise NotStreamed("its columns are unusual")
     _require_known_identity(page.identity_columns)
     leading = next((at for at, title in enumerate(page.header) if title not in page.identity_columns), 0)
@@ -88,6 +88,7 @@ def wide_layout(page: WidePage, mixed: Collection[int] = ()) -> Layout:
     names = metric_names(page)
     if (
         page.kind != "wide"
+        or not page.has_units
         or len(page.header) > MOST_COLUMNS
         or len(identity) != len(page.other_columns)
         or len(set(names)) != len(names)

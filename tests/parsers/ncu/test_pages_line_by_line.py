@@ -11,6 +11,7 @@ from ncu_parsers.ncu.csv_pages import LongPage, SummaryPage, WidePage, open_page
 from ncu_parsers.ncu.session_and_source_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
 from ncu_parsers.ncu.text_page import TextPage, open_text_page
 from ncu_parsers.report_data import report
+from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source
 
 from sample_reports import dialects
@@ -220,3 +221,35 @@ class TestTextPages:
         assert page.feed(f"  {name} (4, 2, 1)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 8.0") == report.HEADER
         (launch,) = page.launches()
         assert (launch.kernel_name, launch.grid, launch.stream) == (name, (4, 2, 1), "7")
+
+
+class TestTablesThatScriptsSavedAnew:
+    """A script left out the row or the column of units, or the ids."""
+
+    def saved(self, rows: list[list[str]], folder: Path) -> Source:
+        text = "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
+        (folder / "saved.csv").write_text(text, encoding="utf-8")
+        return Source(str(folder / "saved.csv"))
+
+    @pytest.mark.parametrize("ids", [True, False])
+    @pytest.mark.parametrize("units", [True, False])
+    def test_a_wide_one_is_read_without_ids_and_without_units_with_a_note(
+        self, ids: bool, units: bool, tmp_path: Path
+    ) -> None:
+        rows = [["ID", "Kernel Name", "gpu__time_duration.sum"], ["", "", "ns"], ["0", "a", "12"], ["1", "a", "13.00"]]
+        rows = [row[0 if ids else 1 :] + ([""] if not ids else []) for row in rows]
+        found = read_report(self.saved(rows if units else [rows[0], *rows[2:]], tmp_path))
+        assert [one.metrics["gpu__time_duration.sum"].value for one in found.launches] == [12.0, 13.0]
+        assert any("has no units" in note for note in found.notes) == (not units)
+
+    @pytest.mark.parametrize("rows", [
+        [["ID", "Kernel Name", "gpu__time_duration.sum"], ["0", "a", "12.5"]],
+        [["ID", "Kernel Name", "Section Name", "Metric Name", "Metric Value"],
+         ["0", "a", "GPU Speed Of Light Throughput", "Duration", "12.5"]],
+    ])  # fmt: skip
+    def test_one_without_units_whose_numbers_are_in_others_than_base_units_is_refused(
+        self, rows: list[list[str]], tmp_path: Path
+    ) -> None:
+        with pytest.raises(NotAReport, match="has no units") as refused:
+            read_report(self.saved(rows, tmp_path))
+        assert "gpu__time_duration.sum is 12.5, which is no number of ns or bytes" in refused.value.paragraph
