@@ -14,6 +14,7 @@ from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM
 from ncu_tools.kernels.grouping import UNKNOWN_DEVICE
 from ncu_tools.kernels.kernel_row import names_shown
+from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, ridge_points
 from ncu_tools.roofline.roofline import Point, Roofline
 from ncu_tools.roofline.scene import (
@@ -171,11 +172,12 @@ def _arrows(marks: Sequence[Mark], runs: Sequence[SceneRun], result: Roofline) -
     """Arrows from each mark to its counterpart in the next run, those with the longest time."""
     if result.view == RUNS:
         return _between_runs(marks, runs)
-    place = {(mark.run, mark.name): number for number, mark in enumerate(marks)}
+    spelt = normalised_name if result.view == KERNELS else str  # another version of ncu writes `float const *`
+    place = {(mark.run, spelt(mark.name)): number for number, mark in enumerate(marks)}
     found = []
     for end, mark in enumerate(marks):
         was = result.followed.get((runs[mark.run].name, mark.name), mark.name)
-        start = place.get((mark.run - 1, was))
+        start = place.get((mark.run - 1, spelt(was)))
         if start is not None:
             found.append(Arrow(start, end))
     return found[:MOST_ARROWS]

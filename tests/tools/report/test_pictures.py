@@ -297,6 +297,14 @@ class TestViews:
         joined = {(scene.marks[a.start].run, scene.marks[a.end].run, scene.marks[a.end].name) for a in scene.arrows}
         assert joined == {(0, 1, "gemm"), (0, 1, "copy_add")}
 
+    def test_arrows_join_a_kernel_that_another_version_of_ncu_spells_otherwise(self) -> None:
+        runs = {
+            version: table(launch(name, NAME | sass(ffma=1e9) | tensor(), ns=1e5, dram=5e7))
+            for version, name in (("2021", "f(double const*, int)"), ("2023", "f(const double *, int)"))
+        }
+        (arrow,) = scene_of(roofline(runs, look=Look(follow=True)), arrows=True).arrows
+        assert (arrow.start, arrow.end) == (0, 1)
+
     def test_arrows_between_whole_runs_stay_within_a_model(self) -> None:
         runs = {name: many(3) for name in ("r1", "a1", "r64", "a64")}
         models = {name: name[0] for name in runs}
