@@ -6,17 +6,23 @@ Instructions are compared per launch. Lines are matched by their text if both ru
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.source.kernel_code import KernelCode
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.source.stalls import REASONS, dominant, stall_counts, stalls
 
 LINE, OPCODE, FUNCTION = PLACES = ("line", "opcode", "function")
+
+OWN = ""
+"""The key of a kernel's own function."""
+_HELPER = re.compile(r"^\$__internal_\d+_")
 
 Keys = list[Any]
 
@@ -66,13 +72,21 @@ def compare_places(
 
 def _keys(code: KernelCode, by: str, text: SourceText) -> Keys:
     """A run-independent name for the place of each instruction; None if unknown."""
-    if by != LINE:
-        return list(code.table["opcode" if by == OPCODE else "function"].to_pylist())
+    if by == OPCODE:
+        return list(code.table["opcode"].to_pylist())
+    if by == FUNCTION:
+        functions = code.table["function"].to_pylist()
+        return [_function_key(name, own=name == functions[0]) for name in functions]
     files, lines = code.table["file"].to_pylist(), code.table["line"].to_pylist()
     return [
         None if line is None else ((file or "").rsplit("/", 1)[-1], line, text.of(file, line))
         for file, line in zip(files, lines, strict=True)
     ]
+
+
+def _function_key(name: str | None, *, own: bool) -> str | None:
+    """What a function is called in both runs: a kernel begins in its `own`, and the compiler numbers its helpers."""
+    return OWN if own and name is not None else name and _HELPER.sub("$__internal_", name)
 
 
 def _by_text_where_both_know_it(base: Keys, new: Keys) -> list[Keys]:
@@ -114,7 +128,9 @@ def _side(code: KernelCode, keys: Keys, by: str) -> _Side:
 
 
 def _place(code: KernelCode, row: int, by: str, key: Any) -> str:
-    if by != LINE:
+    if by == FUNCTION:
+        return readable_name(code.kernel_name) if key == OWN else str(code.table["function"][row].as_py())
+    if by == OPCODE:
         return str(key)
     file, line = code.table["file"][row].as_py(), code.table["line"][row].as_py()
     return f"{(file or '?').rsplit('/', 1)[-1]}:{line}"

@@ -17,12 +17,14 @@ SAMPLE = str(SAMPLES / "d20-source-page.csv")
 
 
 def kernel(
-    lines: list[int], samples: list[float] | None, executed: list[float], opcodes: list[str] | None = None
-) -> KernelCode:
+    lines: list[int], samples: list[float] | None, executed: list[float], opcodes: list[str] | None = None,
+    *, name: str = "k", functions: list[str] | None = None,
+) -> KernelCode:  # fmt: skip
     """A kernel with an instruction for each line."""
     count = len(lines)
     return kernel_code(instructions_table({
-        "report": ["r"] * count, "launch_id": [0] * count, "kernel_name": ["k"] * count, "kernel_short": ["k"] * count,
+        "report": ["r"] * count, "launch_id": [0] * count, "kernel_name": [name] * count, "kernel_short": [name] * count,
+        **({"function": functions} if functions else {}),
         "offset": [16 * place for place in range(count)], "file": ["src/a.cu"] * count, "line": lines,
         "opcode": opcodes or ["NOP"] * count, "samples": samples, "inst_executed": executed,
     }))  # fmt: skip
@@ -75,6 +77,14 @@ def test_instructions_by_opcode_are_per_launch() -> None:
     base = kernel([1, 1], [5, 5], [4, 8], ["FFMA", "LDG"])
     rows = by_place(compare_places(base, kernel([1, 1], [5, 5], [8, 8], ["FFMA", "LDG"]), "opcode"))
     assert (rows["FFMA"].executed_ratio, rows["LDG"].executed_ratio) == (2, 1)
+
+
+def test_a_kernels_own_function_and_its_helpers_are_the_same_in_both_runs_by_other_names() -> None:
+    base = kernel([1, 2], [3, 1], [1, 1], name="softmax_v1(int)", functions=["_Z10softmax_v1i", "$__internal_7_$div"])
+    new = kernel([1, 2], [1, 1], [1, 1], name="softmax_v2(int)", functions=["_Z10softmax_v2i", "$__internal_5_$div"])
+    rows = by_place(compare_places(base, new, "function"))
+    assert rows["softmax_v1 → softmax_v2"].share_change == -0.25
+    assert rows["$__internal_7_$div → $__internal_5_$div"].share_change == 0.25
 
 
 def test_shares_stay_unknown_where_a_run_was_not_sampled() -> None:
