@@ -420,7 +420,8 @@ class _Builder:
     def _release(self, found: StepGraph) -> None:
         """Hold streams that ran work from before the recording until their first operation starts.
 
-        A stream did so if nothing recorded ran on its GPU since that operation was launched.
+        A stream did so if nothing recorded ran on its GPU since that operation was launched, and no call had waited for
+        all streams before.
         """
         order, operations, least = self.order, self.activity.operations, facts()["in_flight"]["least_ns"]
         first = order.bounds[:-1]
@@ -428,13 +429,17 @@ class _Builder:
         unknown = np.isnan(self.called[first])
         waited = (order.start[first] - self.returned[first] >= least) & (late >= least)
         first = first[(unknown & (late > 0)) | waited]
+        calls = self.activity.calls
+        waits = calls_named(calls, graph_facts()["blocking"]["waits_for_device"]) | freeing_calls(self.activity)
+        waited_for_all, process = calls.end[waits], calls.process[waits]
         _, gpu = numbered(operations.process, operations.device)
         on_gpu = grouped(gpu) if len(first) else []
         for place in first.tolist():
             rows = on_gpu[gpu[order.row[place]]]
             begun = int(np.searchsorted(operations.start[rows], order.start[place]))
             called = -np.inf if np.isnan(self.called[place]) else self.called[place]
-            if not (operations.end[rows[:begun]] > called).any():
+            idle = (waited_for_all <= called) & (process == operations.process[order.row[place]])
+            if not (operations.end[rows[:begun]] > called).any() and not idle.any():
                 found.rest[self.entry[place]] = found.time[self.entry[place]]
 
 

@@ -118,13 +118,15 @@ def _lacks(
         return
     gaps = np.setdiff1d(np.flatnonzero(~graph.is_host), graph.first_of_streams)
     apart = float(graph.rest[gaps].max(initial=0.0))
-    if explained < graph_facts()["evidence"]["least_explained"] and apart > graph_facts()["evidence"]["filtered_ns"]:
+    limits = graph_facts()["evidence"]
+    many = len(gaps) >= limits["filtered_least"]
+    if many and explained < limits["least_explained"] and apart > limits["filtered_ns"]:
         yield f"what ran between operations in line, which are {duration(apart)} apart, as in a filtered trace"
-    if path.by_kind[WAITS] <= graph_facts()["evidence"]["bounds_only"] * path.length_ns:
+    if path.by_kind[WAITS] <= limits["bounds_only"] * path.length_ns:
         return
     waits = _waits_by_cause(graph, activity, path)
     for cause, waited in sorted(waits.items(), key=lambda one: -one[1]):
-        if waited > graph_facts()["evidence"]["named"] * max(sum(waits.values()), 1.0):
+        if waited > limits["named"] * max(sum(waits.values()), 1.0):
             yield f"{cause} ({duration(waited)})"
 
 

@@ -585,3 +585,28 @@ class TestCallsThatFreeMemory:
 
     def test_do_not_where_one_returned_before(self) -> None:
         assert not edges_of(step_graph(self.freeing(500 * US)), kinds.SYNC)
+
+
+@pytest.mark.parametrize(("pairs", "says"), [(5, False), (60, True)])
+def test_a_trace_is_filtered_where_many_operations_in_line_are_far_apart(pairs: int, says: bool) -> None:
+    """Queued kernels 40 us apart, and ones that start late by another time each."""
+    starts = [at * MS for at in range(pairs)]
+    found = recording(
+        [one for at, begin in enumerate(starts)
+         for one in (Operation(begin, begin + 500 * US, "k", 3 * at), Operation(begin + 540 * US, begin + 600 * US, "k", 3 * at + 1),
+                     Operation(begin + (660 + 5 * (at % 40)) * US, begin + 900 * US, "k", 3 * at + 2))],
+        [one for at, begin in enumerate(starts)
+         for one in (launch(begin - 10 * US, 3 * at), launch(begin - 5 * US, 3 * at + 1), launch(begin, 3 * at + 2))],
+    )  # fmt: skip
+    graph = step_graph(found)
+    why = evidence(graph, found, critical_path(graph, found)).why
+    assert ("filtered trace" in why) == says
+
+
+@pytest.mark.parametrize(("name", "held"), [("cudaStreamSynchronize", True), ("cudaDeviceSynchronize", False)])
+def test_a_stream_ran_no_work_from_before_the_recording_once_a_call_waited_for_all(name: str, held: bool) -> None:
+    found = recording(
+        [Operation(50 * MS, 51 * MS, "late", 1, stream=9)], [Call(0, 10 * US, name), launch(20 * US, 1)],
+    )  # fmt: skip
+    graph = step_graph(found)
+    assert (graph.rest[graph.entry_node[0]] == graph.time[graph.entry_node[0]]) == held
