@@ -109,13 +109,15 @@ def _starts_hidden(one: Situation) -> Left:
 def _nothing_is_busy(one: Situation) -> Pulled | None:
     """For an unknown launch shape: if no resource is busy, the kernel has too few threads, or they queue.
 
-    None if a busy resource is known, and for tensor-core kernels if neither their pipe nor the SM as a whole was
-    collected.
+    None if a busy resource is known, or if only memory or only the SMs were collected, and for tensor-core kernels if
+    neither their pipe nor the SM as a whole was.
     """
     are_collected = not (math.isnan(one.busy("tensor")) and math.isnan(one.busy("sm")))
     if one.is_several_kernels or (one.uses_tensor_cores and not are_collected):
         return None
-    if math.isnan(one.busiest("dram", "l2", "memory")) or not one.bound < constants()["contention"]["most_busy"]:
+    # DRAM and L2 alone do not show whether the SMs have work, nor do the SMs alone show what memory does.
+    of_memory, of_sms = one.busiest("dram", "l2", "l1", "memory"), one.busiest("l1", "memory", "sm", "tensor")
+    if math.isnan(of_memory + of_sms) or not one.bound < constants()["contention"]["most_busy"]:
         return None
     busy = max(one.bound / 0.9, 0.002)
     evidence = one.evidence("the busiest resource, busy", one.bound, "fraction", one.kernel.bound[0])

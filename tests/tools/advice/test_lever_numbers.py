@@ -556,13 +556,20 @@ class TestAKernelOfUnknownShape:
             found = pulled(name, self.of(dram=0.09, sm=0.05))
             assert found.effect.time == pytest.approx((0.1 / 3, 0.1, 0.4))
             assert values(found) == [0.09]
-        assert pulled("grid-size", self.of(dram=0.001)).effect.time == pytest.approx((0.002 / 3, 0.002, 0.008))
-        assert pulled("grid-size", self.of(l2=0.149)).effect.time == pytest.approx(
+        assert pulled("grid-size", self.of(dram=0.001, sm=0.001)).effect.time == pytest.approx(
+            (0.002 / 3, 0.002, 0.008)
+        )
+        assert pulled("grid-size", self.of(l2=0.149, sm=0.1)).effect.time == pytest.approx(
             (0.149 / 2.7, 0.149 / 0.9, 0.596 / 0.9)
         )
-        assert is_absent("grid-size", self.of(dram=0.15))
-        assert is_absent("grid-size", self.of(sm=0.1))
+        assert is_absent("grid-size", self.of(dram=0.15, sm=0.1))
+
+    def test_is_judged_only_if_both_memory_and_the_sms_were_collected(self) -> None:
+        for busy in ({"dram": 0.1}, {"l2": 0.0}, {"dram": 0.1, "l2": 0.1}, {"sm": 0.1}):
+            assert is_absent("grid-size", self.of(**busy))
+            assert is_absent("block-size", self.of(**busy))
         assert is_pulled("grid-size", self.of(memory=0.0))
+        assert is_pulled("grid-size", self.of(l1=0.0))
 
     def test_on_tensor_cores_is_not_judged_unless_their_use_is_known(self) -> None:
         assert is_absent("grid-size", self.of("wmma_kernel", dram=0.1))
