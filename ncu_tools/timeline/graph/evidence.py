@@ -9,6 +9,7 @@ import numpy as np
 from ncu_parsers.timelines.activity.activity import Activity
 
 from ncu_tools.numbers.number_format import counted, duration, percent
+from ncu_tools.timeline.call_kinds import calls_named
 from ncu_tools.timeline.graph.critical_path import COMMUNICATION, WAITS, CriticalPath, operation_kinds
 from ncu_tools.timeline.graph.step_graph import COLLECTIVE, StepGraph, graph_facts, numbered
 from ncu_tools.timeline.intervals import IntervalSet, grouped
@@ -122,6 +123,8 @@ def _lacks(
     many = len(gaps) >= limits["filtered_least"]
     if many and explained < limits["least_explained"] and apart > limits["filtered_ns"]:
         yield f"what ran between operations in line, which are {duration(apart)} apart, as in a filtered trace"
+    if explained < limits["least_explained"] and calls_named(activity.calls, limits["graphics"]).any():
+        yield "what the GPU drew"
     if path.by_kind[WAITS] <= limits["bounds_only"] * path.length_ns:
         return
     waits = _waits_by_cause(graph, activity, path)
@@ -145,7 +148,7 @@ def _waits_by_cause(graph: StepGraph, activity: Activity, path: CriticalPath) ->
         for cause, rows in (
             ("work launched before it", early & ~beside),
             ("when kernels of other streams left room on the GPU, or their events", beside),
-            ("events that streams wait for", ~early & ~beside),
+            ("events that streams wait for, or other programs on the GPU", ~early & ~beside),
         ):
             found[cause] = found.get(cause, 0.0) + float(waited[rows].sum())
     return found

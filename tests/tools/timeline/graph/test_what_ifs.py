@@ -166,12 +166,23 @@ class TestEvidence:
         )
         assert "operations in line, which are" in self.of(found)[1]
 
+    def test_names_what_the_gpu_draws(self) -> None:
+        starts = [(10 + 100 * at + 30 * at * at) * US for at in range(24)]
+        found = recording(
+            [Operation(start, start + 20 * US, "a", at) for at, start in enumerate(starts)],
+            [one for at, start in enumerate(starts)
+             for one in (Call(start - 9 * US - 9 * at * US, start - 8 * US - 9 * at * US, correlation=at),
+                         Call(start + US, start + 2 * US, "cudaGraphicsMapResources"))],
+        )  # fmt: skip
+        assert "the recording lacks what the GPU drew" in self.of(found)[1]
+
     def test_names_what_may_have_held_a_stream(self) -> None:
         """Beside a kernel of another stream, or with its GPU idle."""
         starts = [10, 31, 52, 73, 300]
         kernels = [Operation(start * US, (start + 20) * US, "a", at) for at, start in enumerate(starts)]
         calls = [Call(at * US, (at + 1) * US, correlation=at) for at in range(5)]
-        assert "lacks events that streams wait for (206 µs)" in self.of(recording(kernels, calls))[1]
+        idle = self.of(recording(kernels, calls))[1]
+        assert "lacks events that streams wait for, or other programs on the GPU (206 µs)" in idle
         other = Operation(20 * US, 310 * US, "other", 9, stream=9)
         beside = recording([*kernels, other], [*calls, Call(10 * US, 12 * US, correlation=9)])
         assert "lacks when kernels of other streams left room on the GPU" in self.of(beside)[1]
