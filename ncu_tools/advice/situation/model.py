@@ -3,12 +3,13 @@
 A lever leaves of each resource's work a share s (1: all of it), and of the time that warps wait a share l. With u the
 share of the time that a resource is busy and b the busiest one's,
 
-    time after = max(floor, b^2 x max(u s) / b + (1 - b^2) x l, u s / cap of every relieved resource)
+    time after = max(floor + (1 - floor) x (b^2 x max(u s) / b + (1 - b^2) x l), u s / cap of every relieved resource)
 
-A kernel that a resource keeps busy follows that resource; one that keeps none busy follows its latency; b^2 mixes the
-two. What was relieved can be busy for no more than its cap. Where the true work after a change is known, "the largest
-work left, at the utilisation that the bound has now" is off by 6 points of the time (docs/advice.md), which is as good
-as any form that was tried.
+The floor is the start of a launch, which nothing saves; at best, it is only the least that is left. A kernel that a
+resource keeps busy follows that resource; one that keeps none busy follows its latency; b^2 mixes the two. What was
+relieved can be busy for no more than its cap. Where the true work after a change is known, "the largest work left, at
+the utilisation that the bound has now" is off by 6 points of the time (docs/advice.md), which is as good as any form
+that was tried.
 """
 
 from __future__ import annotations
@@ -83,17 +84,23 @@ def time_left(kernel: MeasuredKernel, effect: Effect, case: int) -> float:
     if effect.time is not None:
         return max(floor, effect.time[case])
     busy = resources_that_count(kernel)
-    waiting = effect.waiting[case]
-    bound = max(busy.values(), default=0.0)
-    if bound <= 0:
-        share: float = constants()["model"]["unknown_bound"]
-        relieved = min((left[case] for left in effect.work.values()), default=1.0)
-        return max(floor, share * max(relieved, waiting) + (1 - share) * waiting)
     left = {name: share * _work_left(effect.work, name, case) for name, share in busy.items()}
-    mixed = bound * bound
-    time = mixed * max(left.values()) / bound + (1 - mixed) * waiting
+    time = _mixed(effect, case, max(busy.values(), default=0.0), left)
+    if case:  # at best, what a lever saves is all but the floor
+        time = floor + (1 - floor) * time
     caps = [work / resources()[name]["cap"] for name, work in left.items() if work < busy[name]]
     return max(floor, time, *caps) if caps else max(floor, time)
+
+
+def _mixed(effect: Effect, case: int, bound: float, left: Mapping[str, float]) -> float:
+    """The share of the time that the largest work that is `left`, and the waiting, take of a kernel with this bound."""
+    waiting = effect.waiting[case]
+    if bound <= 0:
+        share: float = constants()["model"]["unknown_bound"]
+        relieved = min((one[case] for one in effect.work.values()), default=1.0)
+        return share * max(relieved, waiting) + (1 - share) * waiting
+    mixed = bound * bound
+    return mixed * max(left.values()) / bound + (1 - mixed) * waiting
 
 
 def next_limit(kernel: MeasuredKernel, effect: Effect) -> str:

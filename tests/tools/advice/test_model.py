@@ -32,7 +32,7 @@ from ncu_tools.advice.situation.model import (
 HALF = Left.all(0.5)
 
 
-def kernel(time_ns: float = 1e6, **busy: float) -> MeasuredKernel:
+def kernel(time_ns: float = 1e12, **busy: float) -> MeasuredKernel:
     return MeasuredKernel("kernel", None, "8.0", None, None, 1, time_ns, busy=busy)
 
 
@@ -55,6 +55,12 @@ def test_the_next_resource_limits_what_a_lever_saves() -> None:
 def test_a_short_kernel_keeps_the_floor_of_a_launch() -> None:
     assert time_left(kernel(2000.0, dram=1.0), Effect({"dram": Left.all(0.0)}), 1) == pytest.approx(0.8)
     assert time_left(kernel(2000.0), Effect(time=Left.all(0.1), has_floor=False), 1) == pytest.approx(0.1)
+
+
+def test_the_start_of_a_short_kernel_is_saved_by_nothing_but_at_best() -> None:
+    short = Effect({}, Left(0.5, 0.8, 0.9))
+    left = [time_left(kernel(3200.0, dram=1e-6), short, case) for case in range(3)]
+    assert left == pytest.approx([0.5, 0.5 + 0.5 * 0.8, 0.5 + 0.5 * 0.9])
 
 
 def test_the_cases_are_ordered_whatever_order_they_come_in() -> None:
