@@ -91,6 +91,8 @@ def block_size(one: Situation) -> Pulled | None:
 def _less_than_a_warp(one: Situation, evidence: LeverEvidence) -> Pulled:
     """Blocks smaller than a warp: its idle threads can share a loop, or hold more threads of the grid."""
     facts = constants()["blocks"]
+    if one.threads_loop and one.get("blocks") * one.threads < WARP:
+        return Pulled(Effect(time=falls_by(facts["usual"] / one.threads, facts["alone"])), [evidence])
     if one.threads_loop:
         return Pulled(Effect(time=falls_by(WARP / one.threads, facts["shared_out"])), [evidence])
     gain = one.threads_of_whole_warps / (one.threads_on_an_sm or math.nan)

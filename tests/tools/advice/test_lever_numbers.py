@@ -500,6 +500,13 @@ class TestTheBlock:
         assert (found.effect.time, values(found)) == (pytest.approx(powers(2, self.FACTS["shared_out"])), [16])
         assert pulled("block-size", kernel(self.FACTS["many_loads"])).nothing
 
+    def test_of_a_launch_of_less_than_a_warp_is_shared_out_among_the_usual_threads(self) -> None:
+        alone = {"busy": {"dram": 0.01}, "blocks": 1.0, "blocks_per_sm": 0.01, "waves": 0.0}
+        found = pulled("block-size", measured(threads=1.0, **alone))
+        assert found.effect.time == pytest.approx(powers(self.FACTS["usual"], self.FACTS["alone"]))
+        two = pulled("block-size", measured(threads=16.0, **{**alone, "blocks": 2.0}))
+        assert two.effect.time == pytest.approx(powers(2, self.FACTS["shared_out"]))
+
     def test_of_few_threads_that_run_long_is_of_a_loop_where_loads_were_not_counted(self) -> None:
         few = {"busy": {"dram": 0.1}, "threads": 16.0, "blocks_per_sm": 32.0, "waves": 1.0}
         found = pulled("block-size", measured(time_ns=self.FACTS["long_ns"] + 1, **few))
