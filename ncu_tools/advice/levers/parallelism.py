@@ -139,8 +139,10 @@ def grid_size(one: Situation) -> Pulled | None:
             return Pulled(Effect(time=Left(*facts["short"])), evidence)
         shared = share(one.busiest("dram", "l2")) / 0.9
         left = [per_sm**exponent for exponent in facts["split" if per_sm < 0.5 else "split_little"]]
-        if 0 < one.filled < facts["hardly_filled"]:
-            left = [min(pair) for pair in zip(left, falls_by(1 / one.filled, facts["split_little"]), strict=True)]
+        places = one.get("theoretical", 1.0) or 1.0
+        filled = max(one.filled / places, one.get("waves", 0.0)) / (per_sm or math.nan)
+        if 0 < filled < facts["filled"] and not one.bound > constants()["occupancy"]["busy_enough"]:
+            left = [each * more for each, more in zip(left, falls_by(1 / filled, facts["split_little"]), strict=True)]
         return Pulled(Effect(time=Left(*(min(1.0, max(shared, each)) for each in left))), evidence)
     if 1 < waves < facts["few_waves"]:
         last = (math.ceil(waves) - waves) / math.ceil(waves)

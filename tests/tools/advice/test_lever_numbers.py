@@ -602,7 +602,21 @@ class TestTheGrid:
 
     def test_of_few_small_blocks_saves_by_the_threads_that_an_sm_holds(self) -> None:
         found = pulled("grid-size", measured(busy={"fma": 0.1}, blocks_per_sm=0.5, waves=0.02, threads=64.0))
-        assert found.effect.time == pytest.approx(powers(1536 / 32, self.FACTS["split_little"]))
+        filled, exponents = 64 / 1536, self.FACTS["split_little"]  # of the SMs that have a block
+        assert found.effect.time == pytest.approx([(0.5 * filled) ** one for one in exponents])
+
+    def test_of_a_grid_that_is_near_to_the_sms_saves_by_the_threads_that_fit_beside(self) -> None:
+        def of(threads: float = 256.0, busy: float = 0.2, waves: float | None = None, **numbers: float) -> Any:
+            kernel = measured(busy={"dram": busy}, blocks_per_sm=0.96, threads=threads, waves=waves or 0.0, **numbers)
+            if waves is None:
+                del kernel.numbers["waves"]
+            return pulled("grid-size", kernel).effect.time
+
+        assert of().middle == pytest.approx((0.96 / 6) ** self.FACTS["split_little"][1])
+        assert of(threads=768.0).middle == pytest.approx(0.96 ** self.FACTS["split_little"][1])
+        assert of(busy=0.81).middle == pytest.approx(0.96 ** self.FACTS["split_little"][1])
+        for limited in (of(waves=0.96), of(theoretical=1 / 6)):  # by registers: no second block fits
+            assert limited.middle == pytest.approx(0.96 ** self.FACTS["split_little"][1])
 
     def test_of_an_unknown_gpu_is_far_too_small_where_the_smallest_gpu_would_hold_more(self) -> None:
         def kernel(blocks: float, **more: Any) -> MeasuredKernel:
