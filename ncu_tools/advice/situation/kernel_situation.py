@@ -378,11 +378,28 @@ class Situation:
         facts = constants()["instructions"]
         if self.code is not None:
             return min(1.0, float(facts["of_integer_division"] * self.code.of(r"I2F(\.\w+)*\.RP")))
+        if self.remainders_of_a_tree > 0:
+            return self.remainders_of_a_tree
         xu, issue = self.busy("xu"), self.busy("issue")
         if self.is_in_floats or not (xu > 0 and issue > 0):
             return 0.0
         divisions = xu / facts["cycles_of_xu"] / facts["xu_of_division"]
         return min(1.0, float(facts["of_integer_division"] * divisions / issue))
+
+    @cached_property
+    def remainders_of_a_tree(self) -> float:
+        """The share of instructions in remainders of a sum over a block that chooses its threads by them; else 0.
+
+        Every warp computes one at each of its steps, for the result of which most threads are switched off.
+        """
+        facts = constants()["instructions"]
+        drop_out = self.get("lanes_on") < ON_IN_A_TREE * WARP
+        if self.code is not None or not self.is_reduction or not drop_out or not self.threads > 1:
+            return 0.0
+        of_a_step = self.instructions_of_a_warp / math.log2(self.threads)
+        if not of_a_step > facts["step_of_a_tree"] + facts["of_integer_division"] / 2:
+            return 0.0
+        return min(1.0, float(facts["of_integer_division"] / of_a_step))
 
     @cached_property
     def contractible(self) -> float:

@@ -406,6 +406,18 @@ class TestDivergence:
         assert not is_pulled("divergence", measured("kernel", lanes=32.0), remainders)
         assert not is_pulled("divergence", measured("reduce", lanes=32.0), code(IMAD=90, LDS=10))
 
+    def test_of_a_sum_without_code_is_seen_by_the_instructions_of_a_step_of_its_tree(self) -> None:
+        def of(of_a_step: float, *, name: str = "reduce", on: float = 24.0) -> MeasuredKernel:
+            warps = 4096 * 8  # of 256 threads: 8 steps
+            return measured(name, busy={"issue": 0.7}, lanes=32.0, lanes_on=on, instructions=of_a_step * 8 * warps)
+
+        found = pulled("divergence", of(40.0))
+        assert (values(found), found.case) == (pytest.approx([0.5]), "remainders")  # 20 of 40
+        least = constants()["instructions"]["step_of_a_tree"] + constants()["instructions"]["of_integer_division"] / 2
+        assert is_pulled("divergence", of(least + 0.1))
+        for other in (of(least), of(40.0, on=30.0), of(40.0, name="stencil")):
+            assert not is_pulled("divergence", other)
+
     def test_of_a_sum_whose_threads_were_not_counted_is_a_guess_unless_memory_is_busy(self) -> None:
         found = pulled("divergence", measured("reduceNeighbored", busy={"sm": 0.4, "dram": self.FACTS["memory_busy"]}))
         assert found.is_guess
