@@ -89,6 +89,8 @@ def widen_accesses(one: Situation) -> Pulled | None:
     work = {"issue": issue, "alu": issue, "lsu": requests}
     if width < facts["of_a_pass"]:  # a pass over L1 brings a warp 4 bytes a thread
         work["l1"] = falls_by(facts["of_a_pass"] / width, facts["waiting"])
+    elif one.reads_a_tile_by_words:
+        work["l1"] = Left(*facts["of_tiles"])
     return Pulled(Effect(work, waits), shown, uses_code=one.code is not None, is_guess=not is_certain)
 
 

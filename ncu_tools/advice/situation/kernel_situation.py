@@ -22,7 +22,9 @@ WARP = 32.0
 PASSES_OF_L1 = ("wavefronts_busy", "requests_busy")
 """The quantities whose ratio is the number of passes over L1 and shared memory per request."""
 GEMM_LIKE = re.compile(
-    r"gemm|matmul|mat_?mul|\bmm_|_mm\b|mmul|matrix_?mult|mult_?matri|dot_?product_matrix", re.IGNORECASE
+    r"gemm|matmul|mat_?mul|\bmm_|_mm\b|mmul|matrix_?mult|mult_?matri|dot_?product_matrix"
+    r"|(?:block|warp|register|thread)_?til(?:e|ing)",
+    re.IGNORECASE,
 )
 GEMM_BY_PARAMETERS = re.compile(
     r"\((?:(?:unsigned |const )*(?:int|long|size_t|unsigned) *, *){3}(?P<real>float|double|__half|half), "
@@ -43,6 +45,8 @@ LEAST_OF_A_PRODUCT = 96.0
 """Fewest instructions per warp of a matrix product: two loads and a multiply-add for each of 32 pairs."""
 DRIVERS_SHARED_MEMORY = 1100.0
 """Most bytes of shared memory per block that the driver reserves (1 KiB, as printed)."""
+MOST_THAT_SHARED_MEMORY_LIMITS = 8.0
+"""Blocks per SM that the driver's 1 KiB each leaves room for in the smallest shared memory of an SM (8 KiB)."""
 LEAST_LOADS = 0.01
 """With fewer loads per multiply-add, the factors were not loaded: 8 x 8 tiles in registers need 0.06."""
 NO_PRODUCT = re.compile(r"gemv|mat_?vec|matrix_?vector|split_?k_?reduce", re.IGNORECASE)
@@ -473,6 +477,14 @@ class Situation:
         return bool(HISTOGRAM.search(self.kernel.name))
 
     @cached_property
+    def reads_a_tile_by_words(self) -> bool:
+        """True for a product that reads its tile in shared memory in fewer than 16 bytes a thread, as far as known."""
+        is_product = self.is_product or self.looks_like_a_product
+        has_tile = self.uses_shared_memory or self.get("registers") > constants()["tile_registers"]["of_no_tile"]
+        width = self.code.width("LDS") if self.code is not None else NAN
+        return is_product and has_tile and not self.uses_tensor_cores and not width > constants()["widen"]["wide"] / 2
+
+    @cached_property
     def is_in_libraries(self) -> bool:
         """True for a kernel named like one that CUB, cuBLAS or cuDNN provides."""
         return bool(IN_LIBRARIES.search(self.kernel.name))
@@ -588,7 +600,10 @@ class Situation:
         """True if the kernel uses shared memory beyond what the driver reserves."""
         if self.code is not None:
             return self.code.of(r"LDS|STS|LDSM|LDGSTS") > 0.005
-        if self.get("shared_loads", 0.0) > 0:
+        if self.get("shared_loads", 0.0) > 0 or self.get("conflicts", 0.0) > 0:
             return True
         asked = self.get("shared_static") + self.get("shared_dynamic")
-        return asked > 0 if not math.isnan(asked) else self.get("shared_per_block", 0.0) > DRIVERS_SHARED_MEMORY
+        if not math.isnan(asked):
+            return asked > 0
+        is_scarce = self.get("limit_shared") < min(self.get("limit_blocks"), MOST_THAT_SHARED_MEMORY_LIMITS)
+        return is_scarce or self.get("shared_per_block", 0.0) > DRIVERS_SHARED_MEMORY

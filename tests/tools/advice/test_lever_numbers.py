@@ -188,6 +188,18 @@ class TestWiderAccesses:
         assert bytewise.effect.work["l1"] == pytest.approx(powers(4, self.FACTS["waiting"]))
         assert "l1" not in pulled("widen-accesses", measured("gemv(const float *)", busy={"l1": 0.9})).effect.work
 
+    def test_leave_fewer_passes_over_the_tile_of_a_product_that_is_read_by_words(self) -> None:
+        def of(name: str, numbers: dict[str, float], instructions: CodeFacts | None = None) -> Any:
+            found = pulled("widen-accesses", measured(name, busy={"l1": 0.9}, **numbers), instructions)
+            return found.effect.work.get("l1")
+
+        tiled = pytest.approx(self.FACTS["of_tiles"])
+        assert of("sgemm", SHARED) == of("warp_tile", SHARED) == of("sgemm", {"registers": 96.0}) == tiled
+        assert of("transpose", SHARED) is None
+        assert of("sgemm", {"registers": 32.0}) is None
+        assert of("sgemm", {}, code(LDG=10, LDS=20, FFMA=40)) == tiled
+        assert of("sgemm", {}, code(LDG=10, LDS_128=20, FFMA=40)) is None
+
     def test_shorten_the_time_of_warps_that_wait_for_one_another(self) -> None:
         found = pulled("widen-accesses", measured(busy={"l2": 0.1}, **CONTENDED), self.NARROW)
         assert found.effect.time == pytest.approx((1 / 6, self.FACTS["queued"], 1))
