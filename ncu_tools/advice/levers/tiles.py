@@ -47,7 +47,8 @@ def tile_shared_memory(one: Situation) -> Pulled | None:
     if not is_seen:
         return nothing("no data is seen to be read twice", *evidence)
     l2 = Left(*facts["l2_again" if one.uses_shared_memory else "l2"])
-    is_of_l1 = one.is_gemm and one.busiest("l1", "lsu") > 0.5
+    is_gemm = one.is_gemm or (one.looks_like_a_product and not one.is_convolution)
+    is_of_l1 = is_gemm and (one.busiest("l1", "lsu") > 0.5 or one.is_bound_by_accesses)
     l1, requests = (Left(*facts["of_products" if is_of_l1 else name]) for name in ("l1", "requests"))
     waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), facts["waiting"])
     effect = Effect({"l2": l2, "xbar": l2, "dram": l2, "l1": l1, "lsu": requests}, waits)

@@ -955,6 +955,9 @@ class TestTilesInSharedMemory:
         assert product.effect.work["lsu"] == product.effect.work["l1"] == pytest.approx(self.FACTS["of_products"])
         unseen = pulled("tile-shared-memory", measured("sgemm", busy={"sm": 0.95}, l1_hit=0.7))
         assert unseen.effect.work["lsu"] == pytest.approx(self.FACTS["requests"])
+        for name, busy in (("sgemm", {"sm": 0.95, "memory": 0.95}), ("kernel", {"lsu": 0.95, "fma": 0.2, "l1": 0.5})):
+            found = pulled("tile-shared-memory", measured(name, busy=busy, l1_hit=0.7))
+            assert found.effect.work["lsu"] == pytest.approx(self.FACTS["of_products"])
 
     def test_bring_nothing_to_threads_that_read_one_value(self) -> None:
         def of(loads: float) -> MeasuredKernel:
