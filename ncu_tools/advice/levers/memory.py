@@ -27,7 +27,9 @@ def coalesce(one: Situation) -> Pulled | None:
     facts = constants()["coalesce"]
     excess, metrics = one.excess
     if math.isnan(excess):
-        return None
+        if one.uses_tensor_cores or one.is_histogram or is_contended(one):
+            return None
+        return Pulled(Effect({}, Left(*facts["unknown"])), is_guess=True)
     evidence = one.evidence("sectors for each that is needed", excess, "", *metrics)
     if excess < facts["least"]:
         return nothing("accesses are coalesced", evidence)
@@ -39,7 +41,10 @@ def coalesce(one: Situation) -> Pulled | None:
         of_dram = Left(of_dram.best, 1.0, 1.0)  # L1 may hold what one access brings until the next one asks for it
     of_dram = of_dram.times(_asked_for_at_most(one))
     of_l1 = Left.all(1 / _l1_passes(one, excess))
-    waits = waits_keep(one.waits(*MEMORY_WAITS), falls_by(excess, facts["waiting"]))
+    waiting = one.waits(*MEMORY_WAITS)
+    if not one.has_stalls and 4 * one.warps_per_scheduler <= facts["few_warps"]:  # no others hide what one waits for
+        waiting = max(waiting, one.waits_by_latency)
+    waits = waits_keep(waiting, falls_by(excess, facts["waiting"]))
     return Pulled(Effect({"l2": l2, "xbar": l2, "l1": of_l1, "dram": of_dram}, waits), [evidence])
 
 

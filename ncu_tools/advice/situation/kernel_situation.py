@@ -164,7 +164,7 @@ class Situation:
         direct = self.get("warps_per_sm")
         if math.isnan(direct):
             direct = self.get("achieved") * self.get("most_warps", 48.0)
-        if math.isnan(direct) and self.least_blocks_per_sm >= 1:
+        if math.isnan(direct) and (self.least_blocks_per_sm >= 1 or self.blocks_per_sm <= 1):
             direct = self.threads / WARP
         return direct / 4.0
 
@@ -185,6 +185,15 @@ class Situation:
         """The share of a warp's time in these stalls; a default where no stalls were collected."""
         found = self.kernel.stalled(*reasons)
         return constants()["model"]["waits_unknown"] if math.isnan(found) else found
+
+    @property
+    def waits_by_latency(self) -> float:
+        """The share of a warp's time beyond what its own instructions take; 0 if unknown.
+
+        Where a warp issues every few hundred cycles, it waits for memory or for other warps.
+        """
+        own = constants()["model"]["cycles_of_instruction"]
+        return 1 - own / self.cycles_per_instruction if self.cycles_per_instruction > own else 0.0
 
     @property
     def has_stalls(self) -> bool:
@@ -261,7 +270,7 @@ class Situation:
         is_apart = not (self.uses_shared_memory and math.isnan(shared))  # else they may be passes over shared memory
         if is_apart and ratio > 0 and not shared > 0.3 * wavefronts:
             is_spread = ratio > constants()["coalesce"]["passes_per_request"]
-            return (ratio if is_spread else 1.0), PASSES_OF_L1
+            return (min(WARP, ratio) if is_spread else 1.0), PASSES_OF_L1
         sm = self.kernel.busy.get("sm", NAN)
         if math.isnan(passes) and self.is_gemm and not self.busy("dram") > 0.5 * self.busy("memory"):
             passes = self.busy("memory")  # what a product reads again comes from L1
@@ -269,7 +278,7 @@ class Situation:
             ratio = 2 * passes / sm  # at least: the SM is as busy as the pipe that sends requests, or busier
             is_spread = ratio > 2 * constants()["coalesce"]["passes_per_request"]
             if is_spread and not (self.uses_shared_memory or self.is_histogram):
-                return ratio, ("l1", "sm")
+                return min(WARP, ratio), ("l1", "sm")
         return NAN, ()
 
     @cached_property

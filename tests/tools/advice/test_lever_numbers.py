@@ -132,20 +132,45 @@ class TestCoalescing:
         least = self.FACTS["least"]
         assert is_pulled("coalesce", self.of(ideal=800 / (least + 0.001)))
         assert not is_pulled("coalesce", self.of(ideal=800 / (least - 0.001)))
-        assert is_absent("coalesce", measured(busy={"l2": 0.9}))
+
+    def test_is_a_guess_where_no_sectors_were_counted_unless_updates_or_tensor_cores_explain_them(self) -> None:
+        found = pulled("coalesce", measured(busy={"l2": 0.9}))
+        assert (found.is_guess, found.effect.work, values(found)) == (True, {}, [])
+        assert found.effect.waiting == pytest.approx(self.FACTS["unknown"])
+        for none in (
+            measured("histogram", busy={"l2": 0.9}),
+            measured("wmma_gemm"),
+            measured(busy={"l2": 0.1}, **CONTENDED),
+        ):
+            assert is_absent("coalesce", none)
+
+    def test_of_few_warps_is_waited_for_all_the_time_beyond_their_own_instructions(self) -> None:
+        def of(warps: float, **more: Any) -> Any:
+            kernel = measured(busy={"issue": 0.02}, load_sectors=800.0, load_requests=25.0, warps_per_sm=warps, **more)
+            return pulled("coalesce", kernel).effect.waiting
+
+        left, own = powers(8, self.FACTS["waiting"]), constants()["model"]["cycles_of_instruction"]
+        assert of(8.0) == waits(1 - own / 100, left)  # two warps a scheduler, which issues every 50 cycles
+        assert of(17.0) == waits(0.5, left)
+        assert of(8.0, stalls={"long_scoreboard": 0.3, "wait": 0.1}) == waits(0.3, left)
 
     def test_of_a_product_is_seen_by_a_memory_system_far_busier_than_the_sm(self) -> None:
         busy = {"memory": 0.9, "sm": 0.2}
         assert values(pulled("coalesce", measured("sgemm", busy=busy))) == [pytest.approx(9)]
-        assert is_absent("coalesce", measured("stencil", busy=busy))
-        assert is_absent("coalesce", measured("sgemm", busy={**busy, "dram": 0.5}))
-        assert is_absent("coalesce", measured("sgemm", busy={"memory": 0.9, "sm": 0.4}))
+        for unknown in (
+            measured("stencil", busy=busy),
+            measured("sgemm", busy={**busy, "dram": 0.5}),
+            measured("sgemm", busy={"memory": 0.9, "sm": 0.4}),
+        ):
+            assert pulled("coalesce", unknown).is_guess
 
     def test_may_leave_dram_unchanged_where_only_passes_over_l1_are_known(self) -> None:
         found = pulled("coalesce", measured(busy={"l1": 0.9, "sm": 0.1, "dram": 0.2}))
         assert values(found) == [18]
         assert found.effect.work["dram"] == pytest.approx((1 / 18, 1.0, 1.0))
         assert found.effect.work["l2"] == pytest.approx(powers(18, self.FACTS["l2"]))
+        idle = pulled("coalesce", measured(busy={"l1": 0.9, "sm": 0.001, "dram": 0.2}))
+        assert values(idle) == [32]  # a warp has no more threads
 
     @pytest.mark.parametrize(
         ("warps", "per_sm", "of_roof"), [(8, 0.5, 0.5), (4, 2.0, 1.0), (4, 0.25, 0.125), (4, 1.0, 0.5), (16, 0.5, None)]
@@ -492,7 +517,7 @@ class TestAtomics:
         assert set(found.effect.work) == {"l1", "l2", "xbar", "lsu"}
         assert found.effect.work["l1"] == pytest.approx(self.FACTS["scattered"])
         assert is_absent("coalesce", measured("histogram_kernel", busy=busy))
-        assert is_pulled("coalesce", measured("row_sums", busy=busy))
+        assert not pulled("coalesce", measured("row_sums", busy=busy)).is_guess
         assert is_absent(
             "privatise-atomics", measured("histogram_kernel", busy=busy, shared_static=4096.0, shared_dynamic=0.0)
         )

@@ -12,6 +12,7 @@ import pytest
 from ncu_tools.advice.advise import Advice, KernelAdvice, LeverAdvice, advice_on, advise, role_of, rows_of
 from ncu_tools.advice.levers.all_levers import LEVERS, lever_texts
 from ncu_tools.advice.situation.code_facts import CodeFacts
+from ncu_tools.advice.situation.kernel_situation import Situation
 from ncu_tools.advice.situation.measured import MeasuredKernel
 from ncu_tools.kernels.source.load_instructions import load_instructions
 from ncu_tools.runs.loading import load
@@ -371,9 +372,9 @@ def test_elements_that_a_thread_adds_before_the_tree_save_the_tree_but_no_bytes(
 
 def test_l1_that_is_busier_than_the_sm_passes_each_request_many_times() -> None:
     assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.22, "dram": 0.1})) > 0.6
-    assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.6, "dram": 0.1})) == 0
+    assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.6, "dram": 0.1})) < 0.01
     tile: dict[str, Any] = {"shared_static": 8192.0, "shared_dynamic": 0.0}  # conflicts do the same
-    assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.22, "dram": 0.1}, **tile)) == 0
+    assert saved_by("coalesce", measured(busy={"l1": 0.98, "sm": 0.22, "dram": 0.1}, **tile)) < 0.01
 
 
 def test_sectors_from_l1_to_l2_are_stores_where_no_local_memory_is_stored() -> None:
@@ -382,7 +383,18 @@ def test_sectors_from_l1_to_l2_are_stores_where_no_local_memory_is_stored() -> N
         return saved_by("coalesce", measured(busy={"dram": 0.3}, **stores))
 
     assert saved(1200.0, 0.0) > 0.2
-    assert saved(400.0, 0.0) == saved(1200.0, 50.0) == 0
+    assert saved(400.0, 0.0) == 0
+    assert saved(1200.0, 50.0) < 0.1  # a guess, as nothing tells sectors of local memory from these
+
+
+def test_shared_memory_is_used_where_banks_conflict_or_it_limits_the_blocks_of_an_sm() -> None:
+    def uses(**numbers: Any) -> bool:
+        return Situation(measured(**numbers)).uses_shared_memory
+
+    assert uses(conflicts=10.0)
+    assert uses(limit_shared=3.0, limit_blocks=16.0)
+    assert not uses(limit_shared=8.0, limit_blocks=16.0)  # the driver's own limits as many, of an SM with 8 KiB
+    assert not uses(limit_shared=3.0, limit_blocks=16.0, shared_static=0.0, shared_dynamic=0.0)
 
 
 def test_code_for_a_debugger_is_not_told_to_keep_tiles_in_registers() -> None:
