@@ -62,9 +62,31 @@ def _all_threads(one: Situation) -> float:
     return one.get("blocks") * one.threads
 
 
+def _operations(one: Situation, kind: str) -> float:
+    """Additions, multiplications and multiply-adds of threads, "f" of FP32 or "d" of FP64; NaN if unknown."""
+    names = [f"{kind}{name}" for name in ("add", "mul", "fma")]
+    counted, rates = (sum(one.get(f"{name}{form}") for name in names) for form in ("", "_rate"))
+    return rates * one.kernel.time_ns * one.get("sm_clock_hz") * 1e-9 if math.isnan(counted) else counted
+
+
 def _fp64(one: Situation) -> float:
-    rates = one.get("dadd_rate") + one.get("dmul_rate") + one.get("dfma_rate")
-    return rates * one.kernel.time_ns * one.get("sm_clock_hz") * 1e-9
+    """FP64 operations of a kernel that computes in FP64; NaN for others."""
+    return _operations(one, "d") if one.is_double else math.nan
+
+
+def _bytes_of_an_operation(one: Situation) -> float:
+    """Mean width of floating-point operations in bytes: by the code, by counts, else by the busier pipe; else NaN."""
+    if one.code is not None:
+        widths = {8.0: "D(ADD|MUL|FMA|MMA)", 4.0: "F(ADD|MUL|FMA)", 2.0: "H(ADD2|MUL2|FMA2|MMA)"}
+        found = {width: one.code.count(rf"{opcodes}\b") for width, opcodes in widths.items()}
+    else:
+        found = {8.0: _operations(one, "d"), 4.0: _operations(one, "f")}
+    whole = sum(found.values())
+    if whole > 0:
+        return sum(width * count for width, count in found.items()) / whole
+    if one.code is not None or not one.busy("fma") > 0 or math.isnan(one.busy("fp64")):
+        return math.nan
+    return 8.0 if one.is_double else 4.0
 
 
 SIGNS = (
@@ -96,6 +118,7 @@ SIGNS = (
         1.5,
         "fraction",
     ),
+    Sign("lower-precision", "width of a floating-point operation", _bytes_of_an_operation, False, 1.3, "byte"),
     Sign("constant-memory", "loads from constant memory", _code(r"(LDC|ULDC|LDCU)\b"), True, 3.0, "fraction"),
     Sign("local-memory", "instructions on local memory", lambda one: one.local_share, False, 1.5, "fraction"),
     Sign("privatise-atomics", "updates that queue (1: yes)", lambda one: float(is_contended(one)), False, 30.0),

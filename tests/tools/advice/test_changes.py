@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from ncu_launch.errors import NcuBenchError
 
-from ncu_tools.advice.advise import advice_on
+from ncu_tools.advice.advise import KernelAdvice, advice_on
 from ncu_tools.advice.history import HEAD, LoggedChange, append
 from ncu_tools.advice.pulled_levers import KernelChangeAdvice, change_of, paired
+from ncu_tools.advice.situation.kernel_situation import Situation
 from tests.conftest import SAMPLES, SHARED
 from tests.support.called_here import called_here
 from tests.support.reports import needs_shared_reports
-from tests.tools.advice.test_levers import measured
+from tests.tools.advice.test_levers import code, measured
 
 HISTORIES = SHARED / "histories" / "reports"
 CONFLICTS = str(SAMPLES / "h100" / "conflicts.ncu-rep")
@@ -50,6 +51,41 @@ def test_a_sign_that_changed_the_wrong_way_is_harm_and_a_loss_is_not_as_said() -
     assert [one.lever for one in change.pulled] == ["occupancy"]
     assert change.brought == pytest.approx(-1.0)
     assert not change.is_inside_prediction(change.pulled[0])
+
+
+FP64 = {"dadd": 0.0, "dmul": 0.0, "dfma": 1e6, "fadd": 0.0, "fmul": 0.0, "ffma": 1e3}
+FP32 = {"dadd": 0.0, "dmul": 0.0, "dfma": 0.0, "fadd": 0.0, "fmul": 0.0, "ffma": 1e6}
+
+
+def test_a_narrower_type_is_seen_by_the_operations_of_each_and_not_taken_for_contracted_ones() -> None:
+    (pulled,) = changed(FP64, FP32).pulled
+    assert (pulled.lever, pulled.unit, pulled.after) == ("lower-precision", "byte", 4.0)
+    assert pulled.before == pytest.approx(8.0, abs=0.01)
+    assert [one.lever for one in changed(FP32, FP64).harmed] == ["lower-precision"]
+
+
+def test_a_narrower_type_is_seen_by_opcodes_and_by_the_pipe_that_computes() -> None:
+    def pulled(before: Situation, after: Situation) -> list[str]:
+        versions = [KernelAdvice(one.kernel, [], situation=one) for one in (before, after)]
+        return [one.lever for one in change_of(*versions).pulled]
+
+    single, half = (Situation(measured(), code(LDG=10, **{name: 10})) for name in ("FFMA", "HFMA2_MMA"))
+    assert "lower-precision" in pulled(single, half)
+    by_pipe = [Situation(measured(busy=busy)) for busy in ({"fp64": 0.5, "fma": 0.1}, {"fp64": 0.0, "fma": 0.3})]
+    assert pulled(by_pipe[0], by_pipe[1]) == ["lower-precision"]
+    assert pulled(by_pipe[1], Situation(measured())) == []
+
+
+def test_contracted_operations_in_fp64_are_seen_by_fewer_of_them() -> None:
+    rates = ("dadd_rate", "dmul_rate", "dfma_rate", "sm_clock_hz")
+    before, after = (
+        dict(zip(rates, (10.0, 10.0, 0.0, 1e9), strict=True)),
+        dict(zip(rates, (0.0, 0.0, 20.0, 1e9), strict=True)),
+    )
+    old, new = measured(busy={"fp64": 0.9, "fma": 0.1}), measured(busy={"fp64": 0.9, "fma": 0.1}, time_ns=5e5)
+    old.numbers |= before
+    new.numbers |= after
+    assert [one.lever for one in change_of(advice_on(old), advice_on(new)).pulled] == ["contract-and-fast-math"]
 
 
 def test_nothing_is_seen_where_nothing_changed() -> None:
