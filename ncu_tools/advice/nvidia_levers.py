@@ -5,7 +5,7 @@ A global estimate of NVIDIA's is a share of the kernel's time, a local one a sha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -19,8 +19,12 @@ from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums
 
 WORTH_ANSWERING = 10.0
 """Least estimated speed-up in % of a rule that is answered."""
-SAME, NOTHING, INSTEAD, ROOF, SILENT = "the same", "brings nothing", "another", "at a roof", "silent"
-"""Answers to a rule: a lever for it, that this lever brings nothing, another lever, a roof is near, or none."""
+SAME, NOTHING, INSTEAD, ROOF, SILENT, WITHOUT = (
+    "the same", "brings nothing", "another", "at a roof", "silent", "no lever",
+)  # fmt: skip
+"""Answers to a rule: a lever for it, that this lever brings nothing, another lever, a roof is near, none, or that no
+lever of ours does what the rule asks for.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,9 @@ class AnsweredRule:
 
 
 @cache
-def _levers_of(rule: str) -> Sequence[str]:
-    table = table_beside(__file__, "nvidia_levers")
+def _levers_of(rule: str) -> Sequence[str] | str:
+    """The levers for what a rule finds, or why there is none."""
+    table: Mapping[str, Sequence[str] | str] = table_beside(__file__, "nvidia_levers")
     return next((levers for name, levers in table.items() if rule.startswith(name)), ())
 
 
@@ -74,6 +79,8 @@ def with_answers(rules: Sequence[RuleResult], launches: pa.Table, advice: Kernel
 
 def _answered(rule: RankedRule, kernel: KernelAdvice) -> AnsweredRule:
     wanted = _levers_of(rule.rule)
+    if isinstance(wanted, str):
+        return AnsweredRule(rule, WITHOUT, None, wanted)
     own = [one for one in kernel.levers if one.lever in wanted]
     found = next((one for one in own if one.is_worth_it), None)
     if found is not None:

@@ -205,6 +205,12 @@ def test_nvidias_rules_with_an_estimate_stand_beside_ours_and_none_is_answered_b
     assert "NVIDIA's rules that estimate" in called(CONFLICTS).out
 
 
+def test_a_rule_for_which_no_lever_does_anything_is_answered_by_why() -> None:
+    (rule,) = (one for one in answer(CONFLICTS)["nvidia_rules"] if one["rule"] == "MemoryL2Compression")
+    assert (rule["ours"], rule["lever"]) == ("no lever", None)
+    assert "ours: no lever; memory that is allocated as compressible" in " ".join(called(CONFLICTS).out.split())
+
+
 def test_messages_of_a_rule_that_read_alike_are_one_line() -> None:
     loads, stores, others = (
         RankedRule("copy", "AccessPattern", "", "OPT", words, speedup, "global", None, None, 1, None, None, ())
