@@ -10,6 +10,8 @@ import pytest
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import Activity, OperatorInputs
 
+from ncu_tools.cli.tables.step_text import step_lines
+from ncu_tools.report.step_advice_table import lever_rows
 from ncu_tools.timeline.graph.evidence import REFUSED
 from ncu_tools.timeline.levers.lever import STEP_LEVERS
 from ncu_tools.timeline.levers.recorded_steps import REPEATED
@@ -507,3 +509,17 @@ class TestLoadingOutsideThePartThatRepeats:
 
     def test_is_not_where_the_part_takes_longer(self) -> None:
         assert not any("data were loaded" in one for one in advice_on_recording(self.layers(1 * MS)).notes)
+
+
+@pytest.mark.parametrize(("kernel", "says"), [("solve", True), ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", False)])
+def test_a_kernel_that_takes_more_than_any_lever_saves_is_named_behind_them(kernel: str, says: bool) -> None:
+    found = step_advice(
+        recording(
+            [Operation(10 * US + at * MS, (at + 1) * MS - 20 * US, kernel, at) for at in range(8)],
+            [one for at in range(8)
+             for one in (launch(at * MS, at), Call(at * MS + 4 * US, (at + 1) * MS - 15 * US, "cudaDeviceSynchronize"))],
+        )
+    )  # fmt: skip
+    assert found.levers
+    text = "\n".join(step_lines(found, lever_rows(found), 1_000))
+    assert (f"{kernel} takes 9" in text and "more than any of these saves" in text) == says
