@@ -602,7 +602,7 @@ class TestTheBlock:
 
 class TestAKernelOfUnknownShape:
     @staticmethod
-    def of(name: str = "mine", **busy: float) -> MeasuredKernel:
+    def of(name: str = "mine", /, **busy: float) -> MeasuredKernel:
         found = replace(measured(name, busy=busy), grid=None)
         found.numbers = {}
         return found
