@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,13 @@ def test_what_commands_print_of_a_sample_is_what_their_schemas_describe(sample: 
                 answer["error"]["kind"]
                 in schema_of("hotspots")["$defs"]["error"]["properties"]["error"]["properties"]["kind"]["enum"]
             )
+
+
+def test_the_schema_of_estimate_describes_runs_and_tables_of_operators_too(tmp_path: Path) -> None:
+    (tmp_path / "ops.csv").write_text("op,dtype,m,n,k\ngemm,bf16,64,64,64\n", encoding="utf-8")
+    for words in ([str(SAMPLES / "d01-wide-raw.csv")], ["--ops", "ops.csv"]):
+        printed = called_here("estimate", *words, "--machine", "l4", "--format", "json", cwd=tmp_path).out
+        require_valid("estimate", json.loads(printed))
 
 
 @pytest.mark.slow
