@@ -45,17 +45,21 @@ class TestOthers:
 )
 
 
-def test_files_are_imported_once_and_all_of_their_tests_are_told(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install '.[test]'")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each of the processes would import Hypothesis
+    plugins = ("-p", "xdist.plugin", "-p", "tests.support.files_by_turns", "-p", "no:cacheprovider")
+    return (*plugins, "-n", "2", "--dist", "loadfile")
+
+
+def test_files_are_imported_once_and_all_of_their_tests_are_told(
+    pytester: pytest.Pytester, words: tuple[str, ...]
+) -> None:
     names = [f"test_{letter}" for letter in "abcd"]
     pytester.makepyfile(**dict.fromkeys(names, TESTS))
     pytester.makepyfile(test_broken=f"{RECORDED}\nimport no_such_module", test_empty=RECORDED)
-    plugins = ("-p", "xdist.plugin", "-p", "tests.support.files_by_turns", "-p", "no:cacheprovider")
-    words = (*plugins, "-n", "2", "--dist", "loadfile")
     done = pytester.runpytest_subprocess(*words, "-m", "not filterwarnings")
     done.assert_outcomes(passed=12, failed=4, skipped=4, errors=1)
     done.stdout.fnmatch_lines("*No module named 'no_such_module'*")
@@ -68,3 +72,12 @@ def test_files_are_imported_once_and_all_of_their_tests_are_told(
         *words, "-n", "1", "test_a.py::test_good", "test_b.py::TestOthers::test_left_out"
     )
     named.assert_outcomes(passed=4)
+
+
+def test_a_process_that_dies_ends_the_run(pytester: pytest.Pytester, words: tuple[str, ...]) -> None:
+    pytester.makepyfile(
+        test_a="def test(): pass", test_b="import os\ndef test(): os._exit(3)", test_c="def test(): pass"
+    )
+    done = pytester.runpytest_subprocess(*words, timeout=100)
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    assert "A process died while it ran test_b.py::every test" in done.stdout.str() + done.stderr.str()
