@@ -37,7 +37,7 @@ from ncu_tools.timeline.call_kinds import (
     facts,
     names_that_load_data,
 )
-from ncu_tools.timeline.intervals import AT_ONCE, NOTHING, IntervalSet
+from ncu_tools.timeline.intervals import AT_ONCE, NOTHING, IntervalSet, in_blocks
 
 LAUNCH, QUEUED, DEPENDENCY = "launch", "queued", "dependency"
 PROFILER, DATA_LOADING, PYTHON, HOST_CODE, UNKNOWN = "profiler", "data loading", "python", "host code", "unknown"
@@ -262,21 +262,25 @@ class ThreadsOfCalls:
 
 
 def gaps_of(
-    activity: Activity, operations: GpuOperations, call: Integers, busy: IntervalSet, window: IntervalSet,
-    threads: ThreadsOfCalls, lost: Integers,
+    activity: Activity, operations: GpuOperations, call: Integers, idle: IntervalSet, threads: ThreadsOfCalls,
+    lost: Integers,
 ) -> Gaps:  # fmt: skip
-    """The gaps of one GPU in `window`, from its `operations`, the row of each one's call, and when it was `busy`.
+    """The gaps of one GPU, which are when it was `idle`, from its `operations` and the row of each one's call.
 
     `lost` are the times of launches without a record, in order: what they launched may have run in the next gap.
     """
-    idle = window - busy
     preceding, following = _operations_around(operations, idle)
     before, calls = (np.append(call, -1)[rows].astype(np.int32) for rows in (preceding, following))
-    causes = dict.fromkeys(CAUSES, NOTHING)
-    followed = np.where(_after_lost_launches(activity, idle, before, calls, lost), -1, calls)
-    for cause, part in _parts(activity, idle, following >= 0, followed, _last_thread(activity, call), threads):
-        causes[cause] = causes[cause] | part
-    return Gaps(idle, causes, following, calls)
+    last_thread = _last_thread(activity, call)
+    found: dict[str, list[IntervalSet]] = {cause: [] for cause in CAUSES}
+    for start, end, preceded, followed, launched in in_blocks(idle.start, idle.end, before, following, calls):
+        gaps, causes = IntervalSet(start, end), dict.fromkeys(CAUSES, NOTHING)
+        known = np.where(_after_lost_launches(activity, gaps, preceded, launched, lost), -1, launched)
+        for cause, part in _parts(activity, gaps, followed >= 0, known, last_thread, threads):
+            causes[cause] = causes[cause] | part
+        for cause, part in causes.items():
+            found[cause].append(part)
+    return Gaps(idle, {cause: IntervalSet.chained(parts) for cause, parts in found.items()}, following, calls)
 
 
 def _operations_around(operations: GpuOperations, idle: IntervalSet) -> tuple[Rows, Rows]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-AT_ONCE = 1 << 17
+FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+AT_ONCE = 1 << 15
 """Number of intervals combined at once, since intermediate arrays take several times their memory."""
 
 
@@ -32,24 +34,38 @@ class IntervalSet:
     @classmethod
     def union_of(cls, start: Integers, end: Integers) -> IntervalSet:
         """The union of intervals, which may overlap; empty intervals are left out."""
-        some = end > start
-        if not some.all():
-            start, end = start[some], end[some]
-        if not len(start):
-            return NOTHING
+        blocks = in_blocks(start, end)
         if (start[1:] < start[:-1]).any():
-            order = np.argsort(start, kind="stable")
-            start, end = start[order], end[order]
-        reached = np.maximum.accumulate(end)
-        begins = np.concatenate([[True], start[1:] > reached[:-1]])
-        lasts = np.concatenate([begins[1:], [True]])
-        return cls(start[begins], reached[lasts])
+            order = np.argsort(start, kind="stable").astype(np.int32)
+            blocks = ((start[rows], end[rows]) for (rows,) in in_blocks(order))
+        return cls._united(blocks, len(start))
+
+    @classmethod
+    def _united(cls, blocks: Iterable[tuple[Integers, Integers]], most: int) -> IntervalSet:
+        """The union of blocks of intervals, at most so many, in order of their starts through all blocks."""
+        starts, ends = np.empty(most, np.int64), np.empty(most + 1, np.int64)
+        count, reached = 0, FIRST
+        for start, end in blocks:
+            some = end > start
+            if not some.all():
+                start, end = start[some], end[some]
+            until = np.maximum.accumulate(np.append(reached, end))
+            begins = start > until[:-1]
+            first, count, reached = count, count + int(begins.sum()), until[-1]
+            starts[first:count], ends[first:count] = start[begins], until[:-1][begins]
+        ends[count] = reached  # each interval ends where all were over when the next one begins
+        found = cls(starts[:count], ends[1 : count + 1])
+        return found if 2 * count > most else cls(found.start.copy(), found.end.copy())
 
     @classmethod
     def union_at(cls, start: Integers, end: Integers, rows: npt.NDArray[Any]) -> IntervalSet:
         """The union of the intervals in some rows, in blocks, since there may be millions."""
-        blocks = [rows[first : first + AT_ONCE] for first in range(0, len(rows), AT_ONCE)]
-        return cls._joined([cls.union_of(start[block], end[block]) for block in blocks])
+        return cls._joined([cls.union_of(start[block], end[block]) for (block,) in in_blocks(rows)])
+
+    @classmethod
+    def chained(cls, sets: Sequence[IntervalSet]) -> IntervalSet:
+        """The union of sets, each of which begins where the one before ends or later."""
+        return cls._united(((one.start, one.end) for one in sets), sum(map(len, sets)))
 
     @classmethod
     def _joined(cls, parts: Sequence[IntervalSet]) -> IntervalSet:
@@ -67,14 +83,26 @@ class IntervalSet:
     @classmethod
     def only_in_one(cls, sets: Sequence[IntervalSet]) -> IntervalSet:
         """The moments that belong to exactly one of the sets."""
-        edges = np.concatenate([*(one.start for one in sets), *(one.end for one in sets)] or [NOTHING.start])
-        order = np.argsort(edges, kind="stable")
-        is_one = np.cumsum(np.where(order < len(edges) // 2, np.int32(1), np.int32(-1)), dtype=np.int32)[:-1] == 1
-        edges = edges[order]
-        return cls.union_of(edges[:-1][is_one], edges[1:][is_one])
+        if len(sets) < 2:
+            return sets[0] if sets else NOTHING
+        most = sum(map(len, sets))
+        longest = max(sets, key=len).start
+        cuts = [FIRST, *longest[AT_ONCE::AT_ONCE].tolist(), LAST]
+        spans = ([one.split(start, end)[0] for one in sets] for start, end in pairwise(cuts))
+        return cls._united(map(_in_one, spans), 2 * most + len(cuts))
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def split(self, start: int, end: int) -> tuple[IntervalSet, IntervalSet]:
+        """The moments in [start, end) that belong to the set, and the others; both share their arrays."""
+        if end <= start:
+            return NOTHING, NOTHING
+        here = slice(int(np.searchsorted(self.end, start, side="right")), int(np.searchsorted(self.start, end)))
+        starts = np.append(np.maximum(self.start[here], start), end)
+        ends = np.append(start, np.minimum(self.end[here], end))
+        others = slice(int(starts[0] == start), len(starts) - int(ends[-1] == end))
+        return IntervalSet(starts[:-1], ends[1:]), IntervalSet(ends[others], starts[others])
 
     @property
     def total(self) -> int:
@@ -96,45 +124,65 @@ class IntervalSet:
 
     def before(self, moments: Integers) -> Integers:
         """The length in ns of the set before each moment (int64, one per moment)."""
+        found = np.zeros(len(moments), np.int64)
         if not len(self):
-            return np.zeros(len(moments), np.int64)
-        lengths = self.end - self.start
-        passed = np.concatenate([[0], np.cumsum(lengths)])
-        place = np.searchsorted(self.start, moments, side="right")
-        inside = np.maximum(self.end[np.maximum(place, 1) - 1] - moments, 0)
-        return np.where(place > 0, passed[place] - inside, 0)
+            return found
+        passed = np.append(0, np.cumsum(self.end - self.start))
+        for some, those in in_blocks(moments, found):
+            place = np.searchsorted(self.start, some, side="right")
+            inside = np.maximum(self.end[np.maximum(place, 1) - 1] - some, 0)
+            those[:] = np.where(place > 0, passed[place] - inside, 0)
+        return found
 
     def holds(self, moments: Integers) -> Mask:
         """Mask of the moments that belong to the set (bool, one per moment)."""
-        if not len(self):
-            return np.zeros(len(moments), np.bool_)
-        place = np.searchsorted(self.start, moments, side="right")
-        inside: Mask = (place > 0) & (moments < self.end[np.maximum(place, 1) - 1])
-        return inside
+        found = np.zeros(len(moments), np.bool_)
+        for some, those in in_blocks(moments, found) if len(self) else ():
+            place = np.searchsorted(self.start, some, side="right")
+            those[:] = (place > 0) & (some < self.end[np.maximum(place, 1) - 1])
+        return found
 
     def touches(self, start: Integers, end: Integers) -> Mask:
         """Mask of the spans from `start` to `end` that begin in the set or reach into it (bool, one per span)."""
-        reaches: Mask = np.searchsorted(self.start, end) > np.searchsorted(self.start, start, side="right")
-        return self.holds(start) | reaches
+        found = self.holds(start)
+        for begin, until, those in in_blocks(start, end, found):
+            those |= np.searchsorted(self.start, until) > np.searchsorted(self.start, begin, side="right")
+        return found
 
     def _where(self, other: IntervalSet, rule: Callable[[Mask, Mask], Mask]) -> IntervalSet:
         """The moments of this set at which `rule` is true of being in this set and in the other set."""
-        parts = []
-        for first in range(0, len(self), AT_ONCE):
-            mine = IntervalSet(self.start[first : first + AT_ONCE], self.end[first : first + AT_ONCE])
-            near = slice(
-                int(np.searchsorted(other.end, mine.start[0], side="right")),
-                int(np.searchsorted(other.start, mine.end[-1])),
-            )
-            parts.append(mine._all_where(IntervalSet(other.start[near], other.end[near]), rule))
-        return self._joined(parts)
 
-    def _all_where(self, other: IntervalSet, rule: Callable[[Mask, Mask], Mask]) -> IntervalSet:
-        edges = np.concatenate([self.start, self.end, other.start, other.end])
-        edges.sort(kind="stable")  # four sorted runs, which a stable sort merges
-        edges = edges[np.concatenate([[True], edges[1:] != edges[:-1]])]
-        chosen = rule(self.holds(edges), other.holds(edges))[:-1]
-        return IntervalSet.union_of(edges[:-1][chosen], edges[1:][chosen])
+        def parts() -> Iterator[tuple[Integers, Integers]]:
+            for start, end in in_blocks(self.start, self.end):
+                near = slice(
+                    int(np.searchsorted(other.end, start[0], side="right")), int(np.searchsorted(other.start, end[-1]))
+                )
+                yield _all_where(IntervalSet(start, end), IntervalSet(other.start[near], other.end[near]), rule)
+
+        return self._united(parts(), len(self) + len(other))
+
+
+def in_blocks(*columns: npt.NDArray[Any]) -> Iterator[Any]:
+    """The rows of columns, `AT_ONCE` at a time."""
+    for first in range(0, len(columns[0]), AT_ONCE):
+        yield tuple(column[first : first + AT_ONCE] for column in columns)
+
+
+def _all_where(mine: IntervalSet, other: IntervalSet, rule: Callable[[Mask, Mask], Mask]) -> tuple[Integers, Integers]:
+    """The intervals, which may touch, in which `rule` is true of being in one set and in the other."""
+    edges = np.concatenate([mine.start, mine.end, other.start, other.end])
+    edges.sort(kind="stable")  # four sorted runs, which a stable sort merges
+    chosen = rule(mine.holds(edges), other.holds(edges))[:-1]
+    return edges[:-1][chosen], edges[1:][chosen]
+
+
+def _in_one(sets: Sequence[IntervalSet]) -> tuple[Integers, Integers]:
+    """The intervals, which may touch, that belong to exactly one of the sets."""
+    edges = np.concatenate([*(one.start for one in sets), *(one.end for one in sets)])
+    order = np.argsort(edges, kind="stable")
+    is_one = np.cumsum(np.where(order < len(edges) // 2, np.int32(1), np.int32(-1)), dtype=np.int32)[:-1] == 1
+    edges = edges[order]
+    return edges[:-1][is_one], edges[1:][is_one]
 
 
 NOTHING = IntervalSet(np.zeros(0, np.int64), np.zeros(0, np.int64))

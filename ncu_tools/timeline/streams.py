@@ -43,10 +43,11 @@ def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, e
         if ran.total or inside[rows].any():
             busy.append((rows, ran))
     alone = IntervalSet.only_in_one([ran for _, ran in busy])
+    runs_kernels = computes & inside & (operations.end > operations.start)
     found = []
     for rows, ran in busy:
         in_line, number, here = 0, int(operations.stream[rows[0]]), operations.kind[rows[inside[rows]]]
-        if len(_times_of(operations, rows[computes[rows]]) & window):
+        if runs_kernels[rows].any():
             in_line = (_times_of(operations, rows[~computes[rows]]) & exposed & window).total
         found.append(
             StreamSum(None if number == MISSING else number, len(here), int((here == KERNEL).sum()),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import Note, NoteKind, kind_of, reworded
 from ncu_launch.profilers.sampling.power_readings import PowerReading
+from ncu_parsers.sources import memory
 from ncu_parsers.timelines.activity.activity import (
     DEVICE_TO_HOST,
     DIRECTIONS,
@@ -239,6 +240,7 @@ def _gpu(
     In a trimmed recording such a GPU is kept, since ranges outside may have launched something. Gaps are described
     later, since the ranges over those of all GPUs are looked up at once.
     """
+    memory.trim_heap()  # what reading and the GPU before left
     mine = (activity.operations.process == process) & (activity.operations.device == device)
     rows = np.flatnonzero(mine).astype(np.int32)
     operations, call = activity.operations.at(rows), links.call[rows]
@@ -250,8 +252,8 @@ def _gpu(
     whole = _whole_window(activity, process, operations, windows, looked_at)
     window = IntervalSet.between(whole.start, whole.end)
     work = GpuWork.of(operations)
-    busy = (work.compute | work.communication | work.copies) & window
-    gaps = gaps_of(activity, operations, call, busy, window, threads, links.lost_by(process))
+    busy, idle = (work.compute | work.communication | work.copies).split(whole.start, whole.end)
+    gaps = gaps_of(activity, operations, call, idle, threads, links.lost_by(process))
     inside = np.flatnonzero(window.touches(operations.start, operations.end))
     found_steps = sums_of_steps([whole, *windows], operations, work, gaps)
     if looked_at is None and not ((operations.kind == KERNEL) | (operations.kind == GRAPH)).any():

@@ -224,6 +224,11 @@ def release_unused() -> None:
 
     gc.collect()
     pa.default_memory_pool().release_unused()
+    trim_heap()
+
+
+def trim_heap() -> None:
+    """Return what is free between pieces of the heap in use, as big arrays leave, to the system; takes little time."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -86,9 +86,40 @@ def test_sets_that_are_made_in_blocks_hold_the_same_moments(some: Pairs, others:
         for found, wanted in (
             (interval_set(some) & interval_set(others), moments_of(some) & moments_of(others)),
             (interval_set(some) - interval_set(others), moments_of(some) - moments_of(others)),
+            (interval_set(some) | interval_set(others), moments_of(some) | moments_of(others)),
+            (IntervalSet.only_in_one(list(map(interval_set, (some, others)))), moments_of(some) ^ moments_of(others)),
         ):
             assert moments(found) == wanted
             assert (found.start[1:] > found.end[:-1]).all()
+
+
+@given(pairs, pairs, st.integers(1, 3))
+def test_moments_are_asked_for_in_blocks(some: Pairs, spans: Pairs, at_once: int) -> None:
+    found, of_set = interval_set(some), moments_of(some)
+    start, end = (np.array([pair[side] for pair in spans], np.int64) for side in (0, 1))
+    with patch.object(intervals, "AT_ONCE", at_once):
+        assert found.holds(start).tolist() == [moment in of_set for moment, _ in spans]
+        assert found.within(start, end).tolist() == [len(of_set & set(range(*span))) for span in spans]
+        touched = [one[0] in of_set or not of_set.isdisjoint(range(*one)) for one in spans]
+        assert found.touches(start, end).tolist() == touched
+
+
+@given(pairs, st.integers(-25, 35), st.integers(-1, 20))
+def test_a_span_is_split_into_what_belongs_to_a_set_and_the_rest(some: Pairs, start: int, length: int) -> None:
+    span, (inside, outside) = set(range(start, start + length)), interval_set(some).split(start, start + length)
+    assert moments(inside) == moments_of(some) & span
+    assert moments(outside) == span - moments_of(some)
+    for one in (inside, outside):
+        assert (one.start < one.end).all()
+        assert (one.start[1:] > one.end[:-1]).all()
+
+
+def test_sets_behind_each_other_are_chained_and_joined_where_they_touch() -> None:
+    found = IntervalSet.chained(
+        [IntervalSet.between(0, 5), NOTHING, IntervalSet.between(5, 7), interval_set([(9, 10)])]
+    )
+    assert (found.start.tolist(), found.end.tolist()) == ([0, 9], [7, 10])
+    assert not len(IntervalSet.chained([]))
 
 
 @given(st.lists(pairs, max_size=4))
