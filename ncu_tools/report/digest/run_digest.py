@@ -92,7 +92,8 @@ def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> It
     rest = ", ".join(f"{name} {value}" for name, value in known.items() if name not in NOT_REPEATED)
     copied = is_one_of(table, "operation", COPIES)
     kernels = len(set(tables.words(table.filter(~copied), "kernel_name")))
-    launches, copies = (int(tables.launch_counts(table)[which].sum()) for which in (~copied, copied))
+    ended = ~(tables.floats(table, "failed") > 0)  # failed launches are in no number, as in the head of tables
+    launches, copies = (int(tables.launch_counts(table)[which & ended].sum()) for which in (~copied, copied))
     called = (
         f"{counted(launches, 'launch', 'launches')} of {counted(kernels, 'kernel', 'kernels')}"
         + (f" and {counted(copies, 'copy or fill', 'copies and fills')} of memory" if copies else "")

@@ -221,6 +221,7 @@ def test_flops_that_are_a_lower_bound_make_no_lower_bound_of_dram_bytes_and_what
 def test_a_kernel_whose_launches_all_failed_is_told_so() -> None:
     told = called_here("report", "--format", "digest", str(SAMPLES / "d14-kernel-failed.csv"), cwd=SAMPLES).out
     assert "all of its launches failed" in told
+    assert "- 1 launch of 2 kernels on" in told
     assert "0 launches" not in told
 
 
