@@ -215,7 +215,7 @@ def vote(text: str) -> str:
 @lru_cache(maxsize=65536)
 def _decimal_mark(text: str) -> str:
     """The decimal mark that the text requires: `.` or `,`; `?` if it is ambiguous, "" without marks."""
-    digits = re.split(r"[eE]", text.lstrip("+-"))[0]
+    digits, *exponent = re.split(r"[eE]", text.lstrip("+-"))
     points, commas = digits.count("."), digits.count(",")
     if points and commas:
         return "." if digits.rfind(".") > digits.rfind(",") else ","
@@ -226,6 +226,7 @@ def _decimal_mark(text: str) -> str:
         return other
     before, _, after = digits.partition(mark)
     groups = len(after) == 3 and 1 <= len(before) <= 3 and before.isdecimal() and not before.startswith("0")
+    groups &= not exponent  # numbers with a power of ten are not grouped
     return "?" if groups else mark
 
 
