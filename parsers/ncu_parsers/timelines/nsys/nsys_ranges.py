@@ -90,7 +90,7 @@ def ranges_over(database: Database, strings: dict[int, str], last: int, times: S
 def _may_hold(moments: Sequence[int]) -> str:
     """SQL condition for ranges that may hold a moment: long ones, and those that begin in or before a stretch with one.
 
-    SQLite returns few of millions of ranges by it, at a tenth of the time that all would take.
+    SQLite returns few of millions of ranges by it, in a quarter of the time that all would take.
     """
     first, last = min(moments, default=0), max(moments, default=0)
     stretch = (last - first) // STRETCHES + 1
