@@ -38,7 +38,7 @@ OF_NCU = (
 )  # fmt: skip
 OF_TIMELINES = (
     "timeline", "timeline --part gaps", "timeline --part streams", "timeline --part samples",
-    "timeline --part longest", "timeline --part waits", "timeline --trim 50ms,150ms", "timeline --step (?i)step|forward",
+    "timeline --part longest", "timeline --part waits", "timeline --trim 50ms,150ms", "timeline --step (?i)step|mm",
     "hotspots --by layer --depth 2", "compare --with formulas",
 )  # fmt: skip
 TIMELINES = (".sqlite", ".json", ".json.gz", ".nsys-rep", ".pb")
