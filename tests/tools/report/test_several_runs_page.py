@@ -301,6 +301,17 @@ class TestChoosingRunsInChromium:
         assert found.wrong == []
         found.close()
 
+    def test_the_ceilings_follow_the_chosen_kernel_to_its_device(self, browser: Browser, tmp_path: Path) -> None:
+        devices = ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-32GB", "NVIDIA L4", "Tesla T4"]
+        found = Opened(browser, written(tmp_path, *(run_of(f"r{n}", 5e3, device=one) for n, one in enumerate(devices))))
+        for place, device in enumerate(devices[:2]):
+            found.page.locator(f"#hotspots tr:has(td.run:text-is('r{place}'))").first.click()
+            assert found.page.locator("#ceilings-of").input_value() == device
+        found.page.locator("#ceilings-of").select_option("*")
+        found.page.locator("#hotspots tr:has(td.run:text-is('r0'))").first.click()
+        assert found.page.locator("#ceilings-of").input_value() == "*"
+        found.close()
+
     def test_all_none_and_the_first_alone_can_be_chosen(self, opened: Opened) -> None:
         opened.page.click("#all-runs")
         assert len(chosen(opened)) == len(runs_below(opened)) == 9

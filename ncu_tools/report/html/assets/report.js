@@ -414,10 +414,20 @@ function firstKernel() {
   return [...kernels.rows.keys()].find(isShown) ?? null;
 }
 
+// With the ceilings of one device on the plot: those of the chosen kernel's device, if there are any.
+function followDevice(number) {
+  const select = section("ceilings-of");
+  const device = number === null ? null : valueOf(kernels.rows[number], "device");
+  if (!select || [device, "*"].includes(select.value) || !content.ceilings.some((ceiling) => ceiling.device === device)) return;
+  select.value = device;
+  plot.showDevice(device);
+}
+
 let chosenKernel = null;
 function choose(number) {
   chosenKernel = number;
   table.choose(number);
+  followDevice(number);
   plot.choose(number);
   panel.show(number);
   parts?.show(number);
