@@ -50,6 +50,28 @@ SAMPLES = ROOT / "sample_reports"
 SHARED = ROOT.parent / "shared"
 
 
+LONGEST = (
+    "test_execute.py", "test_html_report.py", "test_timeline_page.py", "test_hostile.py", "test_operators.py",
+    "test_profile_with_a_stand_in.py", "test_bench.py", "test_nsys.py", "test_cli.py", "test_parts.py",
+    "test_real_tools.py", "test_ranks.py", "test_limits.py", "test_language_commands.py", "test_notebook.py",
+    "test_estimate.py", "test_several_runs_page.py", "test_kernel_page.py", "test_streaming.py", "test_datasets.py",
+    "test_mcp.py", "test_faults.py", "test_varied_profile.py", "test_docs.py", "test_dask.py", "test_changes.py",
+    "test_compare.py", "test_traced_program.py", "test_real_reports.py", "test_source_pages.py",
+    "test_python_locations.py", "test_parts_page.py", "test_schemas_of_options.py", "test_golden_texts.py",
+    "test_binary_instructions.py", "test_without_the_package.py", "test_schemas.py", "test_odd_runs.py",
+    "test_doctor.py", "test_inside_page.py", "test_measured_machines.py", "test_house.py", "test_studies.py",
+    "test_wheel.py", "test_expected_work.py", "test_shared_reports.py", "test_engine_steps.py", "test_digest.py",
+    "test_every_chip.py", "test_shared_recordings.py", "test_advise_command.py", "test_levers.py",
+    "test_concurrent_parses.py", "test_held.py", "test_flop_counter.py", "test_point_series.py",
+    "test_damaged_counters.py", "test_point_sums.py", "test_samples.py", "test_user_ranges.py", "test_pictures.py",
+    "test_text_roofline.py", "test_gpu_scripts.py", "test_fuzz.py", "test_a_new_rule_and_command.py",
+    "test_a_new_trace_format.py", "test_a_new_column_of_hotspots.py", "test_mistakes.py",
+    "test_examples_of_pages.py", "test_readable_outputs.py", "test_silent_wrong_numbers.py",
+    "test_short_names_everywhere.py", "test_nightly.py",
+)  # fmt: skip
+"""Files that take the most time, longest first: where several processes share the files, none is left alone with one."""
+
+
 PRINTED: list[PrintedAnswers] = []
 """What commands printed as JSON in this process; empty until pytest is configured."""
 
@@ -62,7 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
         keep_texts_of_instructions(folder_of_all_processes(config))
         PRINTED.append(PrintedAnswers())
         vars(options)["to_json"] = PRINTED[0].take
-    config.pluginmanager.import_plugin("tests.support.files_by_turns")
+    if hasattr(config.option, "loadscopereorder"):  # else pytest-xdist begins with the files of most tests
+        config.option.loadscopereorder = False
 
 
 def folder_of_all_processes(config: pytest.Config) -> Path:
@@ -131,6 +154,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("nightly"):  # `-m "not slow"` takes the place of the default, `-m "not nightly"`
             item.add_marker("slow")
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
 
 
 def _is_forbidden(skip: pytest.TestReport | pytest.CollectReport) -> bool:
