@@ -328,13 +328,14 @@ def _decimal(cells: Iterator[str]) -> str | None:
     points = commas = 0
     is_unclear = False
     for text in cells:
-        is_unclear |= bool(re.search(r"\d[.,]\d{3}(?!\d)", text))
+        text, *power = re.split("[eE]", text)
+        is_unclear |= not power and bool(re.search(r"\d[.,]\d{3}(?!\d)", text))
         if not re.fullmatch(r"[+-]?[\d.,]+", text.strip()) or not any(mark in text for mark in ".,"):
             continue
         last = max(text.rfind("."), text.rfind(","))
         both = "." in text and "," in text
         alone = text.count(text[last]) == 1
-        is_group = alone and not both and re.fullmatch(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", text.strip())
+        is_group = alone and not both and not power and re.fullmatch(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", text.strip())
         if is_group:
             continue
         mark = text[last] if both or alone else "," if text[last] == "." else "."
@@ -346,13 +347,14 @@ def _decimal(cells: Iterator[str]) -> str | None:
 def _value(text: str, unit: str, decimal: str) -> float | str | None:
     """A cell in base units: a number, a word, or None for nothing."""
     text = text.strip()
-    listed = re.fullmatch(r"(?s)(\S+) *(?:\(.*\)|\{[\d.,]+\})", text)
-    text = listed[1] if listed and _number(text, decimal) is None else text
-    if text.lower() in ("", "n/a", "nan", "-nan"):
+    listed = re.fullmatch(r"(?s)(\S+) *(?:\((.*)\)|\{[\d.,]+\})", text)
+    alone = listed[1] if listed and _number(text, decimal) is None else text
+    if alone.lower() in ("", "n/a", "nan", "-nan"):
         return None
-    value = _number(text, decimal)
+    value = _number(alone, decimal)
     if value is None:
-        return text
+        is_word = listed is not None and re.match(r"\d+: ", listed[2] or "")
+        return alone if is_word else text
     return value * BASES.get(unit.strip(), ("", 1.0))[1]
 
 
@@ -372,7 +374,7 @@ def _number(text: str, decimal: str) -> float | None:
         decimal = max(marks, key=mantissa.rfind)
     elif marks and mantissa.count(marks[0]) > 1:
         decimal = "," if marks[0] == "." else "."
-    elif marks and not re.fullmatch(r"[1-9]\d{0,2}[.,]\d{3}", mantissa):
+    elif marks and (exponent or not re.fullmatch(r"[1-9]\d{0,2}[.,]\d{3}", mantissa)):
         decimal = marks[0]
     grouping = "," if decimal == "." else "."
     integral = mantissa.split(decimal)[0]
