@@ -21,6 +21,8 @@ def fields(data: Value) -> Iterator[tuple[int, Value]]:
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
+        if key >> 3 == 0:
+            raise ValueError("no field has the number 0")
         if key & 7 == 0:
             value, at = _varint(data, at)
             yield key >> 3, value
