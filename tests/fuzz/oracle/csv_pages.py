@@ -196,11 +196,12 @@ def slow_raw(data: bytes) -> list[Row] | None:
     if table is None:
         return None
     header, rows = table
-    if rows and len(rows[0]) >= len(header) and not rows[0][header.index("ID")].strip():
+    rows = [row for row in rows if len(header) <= len(row)]
+    if rows and not rows[0][header.index("ID")].strip():
         units, rows = rows[0], rows[1:]
     else:
         units = [""] * len(header)
-    launches = [row for row in rows if len(header) <= len(row) and _fits(header, row)]
+    launches = [row for row in rows if _fits(header, row)]
     metrics = [at for at, title in enumerate(header) if title and title not in IDENTITY]
     decimal = _decimal(row[at] for row in launches for at in metrics)
     if decimal is None:
