@@ -90,11 +90,12 @@ def _launches(data: bytes) -> list[dict[str, Any]]:
         raise ValueError("no report")
     _, at = _sized(data, len(MAGIC))
     names: list[str] = []
-    results: list[tuple[int, bytes]] = []
+    results: list[tuple[int | None, bytes]] = []
     while at < len(data):
         header, at = _sized(data, at)
         names += [_words(one) for one in all_of(message_in(header, STRINGS), 1)]
-        process, end = number_in(message_in(header, PROCESS), 1, 32), at + number_in(header, PAYLOAD, 32)
+        its_process, end = message_in(header, PROCESS), at + number_in(header, PAYLOAD, 32)
+        process = number_in(its_process, 1, 32) if all_of(its_process, 1) else None
         if all_of(header, 7) or all_of(header, 9) or end > len(data):
             raise ValueError("ranges, graphs, or a cut")
         count = number_in(header, SOURCES, 32) + number_in(header, RESULTS, 32)
@@ -104,7 +105,7 @@ def _launches(data: bytes) -> list[dict[str, Any]]:
             count -= 1
         if count or at != end or number_in(header, SOURCES, 32):
             raise ValueError("other messages than the header says")
-    results.sort(key=lambda one: one[0])
+    results.sort(key=lambda one: one[0] or 0)
     return [{"process_id": process, **_row(message, names)} for process, message in results]
 
 

@@ -285,11 +285,11 @@ def _cells(line: str, delimiter: str) -> list[str] | None:
 
     Behind less than a row, such as output without a newline, a whole row counts.
     """
-    if line.count('"') % 2:
-        inside = re.compile(r'(?<![,;\t])"\d+","\d+","').search(line, 1)
-        if inside is None or line[: inside.start()].count('"') > 6:
-            return None
+    inside = re.compile(r'(?<![,;\t])"\d+","\d+","').search(line, 1)
+    if inside is not None and line[: inside.start()].count('"') <= 6:
         line = line[inside.start() :]
+    elif line.count('"') % 2:
+        return None
     try:
         return next(csv.reader([line], delimiter=delimiter), [])
     except csv.Error:
