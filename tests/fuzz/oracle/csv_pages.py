@@ -356,7 +356,8 @@ def _value(text: str, unit: str, decimal: str) -> float | str | None:
     if value is None:
         is_word = listed is not None and re.match(r"\d+: ", listed[2] or "")
         return alone if is_word else text
-    return value * BASES.get(unit.strip(), ("", 1.0))[1]
+    unit = unit.strip()
+    return value * (BASES.get(unit) or BASES.get(unit.partition("/")[0]) or ("", 1.0))[1]
 
 
 APOSTROPHES = r"[+-]?\d{1,3}(?:['’]\d{2,3})*['’]\d{3}(?:[.,]\d*)?(?:[eE][+-]?\d+)?"

@@ -147,6 +147,10 @@ def slow_kineto(data: bytes) -> list[Row] | None:
             or max(abs(start), lasts) >= 2**61 / 1000
         ):
             continue
+        if start > 2**43 and float(start) % 1 == 0:
+            start = Decimal(
+                float(start)
+            )  # a number of JSON is a double; fractions that it keeps are said to be rounded
         arguments = event["args"] if isinstance(event.get("args"), dict) else {}
         found.append({
             "kernel_name": name, "operation": CATEGORIES[event["cat"]], "start_ns": _nanoseconds(start),

@@ -75,6 +75,7 @@ def _of_line(
         start, end = base + offset // 1000, base + (offset + lasts) // 1000
         told = {stats.get(signed(dict(fields(stat)).get(1, 0))): dict(fields(stat)) for key, stat in cells if key == 4}
         correlation = told.get("correlation_id", {}).get(3)
+        correlation = correlation if isinstance(correlation, int) else None
         if -FARTHEST < start <= end < FARTHEST:
             yield (start, -end), {
                 "kernel_name": names.get(signed(known.get(1, 0))) or "(no name)", "operation": "kernel", "start_ns": start,
