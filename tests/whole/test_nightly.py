@@ -74,6 +74,31 @@ def test_code_is_as_it_was_until_a_file_of_it_changes() -> None:
     assert account.is_as_it_was(f"{last}+", ("launch",)) is False
 
 
+@pytest.mark.parametrize(
+    ("text", "unchanged"),
+    [
+        ('"""Halves of a number."""\n\ndef half(x):\n    """Half of `x`."""\n    return x / 2  # exact\n', True),
+        ("def half(x):\n    return x / 3\n", False),
+        ("def half(x):\n    return 'half'\n", False),
+        (None, False),
+    ],
+    ids=["docstrings and comments", "a number", "a text that is returned", "the file is gone"],
+)
+def test_code_is_as_it_was_where_only_docstrings_and_comments_change(
+    text: str | None, unchanged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account, "ROOT", tmp_path)
+    reader = tmp_path / "reader.py"
+    reader.write_text('"""Half."""\ndef half(x):\n    return x / 2\n')
+    for words in (("init", "-q"), ("add", "."), ("-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "Halve")):
+        account._git(*words)
+    if text is None:
+        reader.unlink()
+    else:
+        reader.write_text(text)
+    assert account.is_as_it_was.__wrapped__("HEAD", ("reader.py",)) is unchanged
+
+
 def test_no_chunk_begins_when_the_time_is_up(runs: Runs) -> None:
     assert runs(seconds=0) == []
 
