@@ -1,7 +1,7 @@
 """Binary reports of ncu (.ncu-rep): launches, metrics, rules, instructions, code. README.md beside this has an example.
 
-`tests/whole/test_house.py` lists the imports from the rest of the project: files, and tables of arrays. Names are
-imported on first use, since importing protobuf takes longer than reading a small text report.
+`WINGS` in `tests/whole/test_house.py` lists all that it imports from the rest of the project. Names are imported on
+first use, since importing protobuf takes longer than reading a small text report.
 """
 
 from importlib import import_module

@@ -38,7 +38,7 @@ SYSTEM = {
 
 
 class Process(NamedTuple):
-    """The profiled process, as far as the file describes it."""
+    """The profiled process: id, name of its program, and host; None where the file does not say."""
 
     number: int | None = None
     name: str | None = None
@@ -112,7 +112,7 @@ class Blocks:
 
     @property
     def tool_version(self) -> str | None:
-        """The version of the ncu that wrote the report."""
+        """The version of the ncu that wrote the report; None if not recorded."""
         version = re.match(r"20\d\d(?:\.\d+)+", self.session.get("Nsight Compute Target", ""))
         return version[0] if version else None
 

@@ -28,7 +28,7 @@ class Held:
     names: dict[str, None] = field(default_factory=dict)
 
     def add(self, count: int, names: list[str]) -> None:
-        """Count one launch, if it has any."""
+        """Count a launch with `count` items of these names; nothing if it has none."""
         if count:
             self.launches += 1
             self.most = max(self.most, count)
@@ -37,9 +37,10 @@ class Held:
 
 @dataclass
 class Contents:
-    """Contents of one report. `instances` are by kind of key; `rules` has the names of rules with a result.
+    """Contents of one report. `launches` counts ranges and graphs too; `rules` has the names of rules with a result.
 
-    `focus` has the metrics that each rule rests on, `losses` notes on damage.
+    `instances` are by kind of key; their `most` is of one metric in one launch. `focus` has the metrics that each rule
+    rests on, `losses` notes on damage.
     """
 
     report: str

@@ -26,7 +26,7 @@ _LONG_TEXT = 128
 @dataclass
 class Values:
     """Decoded values: float64, NaN for non-numbers, and exact whole numbers (uint64) where `is_whole`; texts by index.
-    `damaged` values are missing."""
+    `damaged` counts values that could not be decoded."""
 
     numbers: Floats
     whole: npt.NDArray[np.uint64]
@@ -61,7 +61,7 @@ def _decode_whole(
     tags: npt.NDArray[np.uint8],
     result: Values,
 ) -> npt.NDArray[np.bool_]:
-    """Decode whole numbers, and return the mask of them: 7 bits to a byte, low ones first, the last byte below 128."""
+    """Decode whole numbers (varints: 7 bits per byte, lowest first, the last byte below 128), and return their mask."""
     places = np.flatnonzero(((tags == _SMALL) | (tags == _WHOLE)) & (lengths > 1) & (lengths <= _LONGEST_WHOLE + 1))
     sizes = lengths[places] - 1
     found = np.zeros(len(places), np.uint64)

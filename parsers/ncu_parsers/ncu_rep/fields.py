@@ -1,6 +1,6 @@
 """The messages of a binary report: number, name and type of each field that is read.
 
-The layout is published with ncu, in extras/FileFormat; one description fits the reports of ncu 2018 to 2025. Numbers
+The layout is published with ncu, in extras/FileFormat; one description fits the reports of ncu 2018 to 2025. Fields
 for graphs and for the rules of ranges were found in reports of ncu 2025.3. Here every field may be missing, since newer
 writers omit fields that older ones require, and unknown fields are skipped. Texts are bytes: damaged texts are not
 UTF-8. Values of metrics stay encoded, since `encoded_values` decodes many at once.

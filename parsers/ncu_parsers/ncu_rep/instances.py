@@ -1,7 +1,7 @@
-"""Instances of metrics as a table: their values at each address, opcode, time or unit, one row each.
+"""Instances of metrics as a table: their values at each address, opcode, time or hardware unit, a row each.
 
-A report stores a list of (key, value) for such a metric. The form of a key and its metric tell the key's kind: a text
-is an opcode; sampled metrics have times; numbers too large for a unit are addresses of instructions.
+A report stores a list of (key, value) for such a metric. A key that is a text is an opcode. Keys of sampled
+metrics are times. Other numbers are addresses of instructions if they are too large to number hardware units.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ncu_parsers.sources.sources import Source
 
 ROWS_OF_A_TABLE = 200_000
 FIRST_ADDRESS = 1 << 32
-"""Code is loaded above the first 4 GB; no unit has such a number."""
+"""Keys from here on are addresses: code is loaded above the first 4 GB, and no hardware unit has such a number."""
 LARGEST_KEY = (1 << 63) - 1
 SAMPLED = "pmsampling:"
 _ZERO = b"\x28\x00"
@@ -62,7 +62,7 @@ def kinds_of(metrics: Sequence[Any], names: Sequence[str]) -> list[str]:
 
 
 def with_instances(result: Result, codes: npt.NDArray[np.int32]) -> list[Any]:
-    """The metrics of a result that have instances and a name; a single instance with key 0 only repeats the value."""
+    """The named metrics of a result with instances, except a single instance with key 0, which repeats the value."""
     return [
         metric
         for metric in result.message.metrics
@@ -88,7 +88,7 @@ class _Batch:
         """Process (-1 if unknown), launch, name, kind and number of instances of each metric."""
 
     def add(self, result: Result) -> None:
-        """Add the metrics of one launch whose instances hold more than their value."""
+        """Add the instances of one launch's metrics, as `with_instances` selects them."""
         process = -1 if result.block.process.number is None else result.block.process.number
         metrics = with_instances(result, self._codes)
         codes = [int(self._codes[metric.name]) for metric in metrics]

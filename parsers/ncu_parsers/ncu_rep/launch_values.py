@@ -30,7 +30,7 @@ BYTES_OF_A_BATCH = 16_000_000
 
 LISTS_OF_NAMES = ("breakdown:", "group:")
 CODES_OF_INSTRUCTIONS = frozenset({"memory_type", "memory_access_type", "memory_access_size_type"})
-"""Names in the list of metrics that are not metrics: ncu prints no value for them."""
+"""Prefixes and names in the list of metrics that are not metrics: ncu prints no value for them."""
 
 OPCODE_METRICS = "sass__"
 """Prefix of metrics that are counted by opcode."""
@@ -46,7 +46,7 @@ NO_SHAPE: Shape = (MISSING, MISSING, MISSING)
 
 
 class ReportedLaunch(NamedTuple):
-    """A launch without its metrics. Unknown shapes are `NO_SHAPE`.
+    """A launch without its metrics; `created` in seconds since 1970. Unknown shapes are `NO_SHAPE`.
 
     A range or a graph is not a kernel: it has no shape, and its metrics named `launch__` are the maximum over its
     kernels.
@@ -69,7 +69,7 @@ class ReportedLaunch(NamedTuple):
 class MetricValues:
     """One metric of some launches in base units: `numbers` (float64, one per launch, NaN for none).
 
-    By a launch's index: a text in place of a number, and counts by opcode as "HMMA.16816.F32: 128; FADD: 5".
+    By the launch's index, `texts` are values that are not numbers, `by_opcode` counts: "HMMA.16816.F32: 128; FADD: 5".
     """
 
     numbers: Floats
@@ -181,7 +181,7 @@ class _Codes(NamedTuple):
 
 
 class _Batch:
-    """Consecutive results with values still encoded: `ids` and `encoded` cover all launches."""
+    """Consecutive results with values still encoded: `_ids` and `_encoded` cover all launches."""
 
     def __init__(self, codes: _Codes) -> None:
         self.launches: list[ReportedLaunch] = []
@@ -220,7 +220,7 @@ class _Batch:
         self.launches.append(_launch_of(result))
 
     def decoded(self, lost: Lost) -> LaunchBatch:
-        """The launches; values without a name or that cannot be decoded are counted as `lost`."""
+        """The launches; values without a name, or that cannot be decoded, are counted in `lost`."""
         return LaunchBatch(self.launches, self._metrics(lost))
 
     def _metrics(self, lost: Lost) -> dict[str, MetricValues]:

@@ -2,7 +2,8 @@
 
 A name is UNIT__COUNTER.ROLLUP.RATE, as in dram__bytes.sum.per_second. The counter gives the unit, and the rate divides
 it by cycles or seconds. Units were taken from NVIDIA's reader for all counters of four chips and for the metrics of
-real reports (tests/parsers/ncu/test_metric_units.py). A name that fits no rule of `metric_units.toml` has no unit.
+real reports (tests/parsers/ncu/test_metric_units.py). A percentage (pct) has the unit %; any other name that fits no
+rule of `metric_units.toml` has none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from ncu_launch.files.toml_tables import table_beside
 
 PREFIXES = r"^(?:(?:pmsampling|breakdown):)?(?:\w+\.TriageCompute\.)?"
-"""Prefixes of a counter: how it was collected, and the group of counters sampled together."""
+"""Pattern of a counter's prefixes: how it was collected, and the group of counters sampled together."""
 
 
 class Counted(NamedTuple):
@@ -30,7 +31,7 @@ _NO_UNIT = Counted("", "", "")
 
 @cache
 def _rules() -> list[tuple[str, Counted]]:
-    """Prefixes of names without `PREFIXES`; the first that fits decides."""
+    """(pattern, units) of counters; the first pattern that matches the start of a name without `PREFIXES` decides."""
     kinds = {
         "events": lambda base: Counted(base, f"{base or 1}/cycle", f"{base or 1}/s"),
         "held": lambda base: Counted(base, base, f"{base}/s"),

@@ -37,7 +37,7 @@ def nvtx_ranges(result: Any) -> NvtxRanges | None:
 
 
 def rules_of(result: Any) -> list[Rule]:
-    """The results of rules, one per message, worded as on the details page, with links as text."""
+    """The results of rules, one per message or speedup, worded as on the details page, with links as text."""
     return [
         _rule(rule, item)
         for rule in result.rules

@@ -11,7 +11,7 @@ from ncu_parsers.ncu_rep.fields import Damaged, decoded, is_compiled
 from ncu_parsers.sources import memory
 
 MOST_METRICS, MOST_OTHERS = 100_000, 10_000
-"""Most metrics, and most sections, rules or NVTX ranges, of a launch; a forged file may claim millions."""
+"""Most metrics, and most sections, rules or NVTX ranges, of a launch; one with more counts as damaged (forged)."""
 
 NOT_COMPILED = (
     "read by the Python implementation of protobuf, many times slower than its C extension: most likely there is no "
@@ -68,7 +68,10 @@ class Lost:
 
 
 def results_of(stream: BinaryIO, blocks: Blocks, lost: Lost) -> Iterator[Result]:
-    """The results of a file, numbered as ncu does: process by process. Damaged ones are counted as `lost`."""
+    """The results of a file, numbered as ncu does: process by process, from 0.
+
+    Damaged and too long ones are counted in `lost`; a block that ends early sets `blocks.is_cut`.
+    """
     number = 0
     for block in blocks.of_processes():
         try:

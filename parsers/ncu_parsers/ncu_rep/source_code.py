@@ -28,8 +28,9 @@ FIRST_ADDRESSES = "launch__function_pcs"
 class ModuleCode:
     """A module: code that some launches ran.
 
-    `reference` identifies it in their results, `compute_capability` as "8.0". `cubin` is an ELF file; it is empty, as
-    is `ptx`, if the report has none. `files` are texts by path, with `ncu --import-source`.
+    `reference` identifies it in their results; `compute_capability` is like "8.0", None if not recorded. `cubin` is an
+    ELF file, empty if the report has none or stores it with an earlier module; `ptx` is empty if the report has none.
+    `files` are source texts by path, collected with `ncu --import-source`.
     """
 
     reference: int
@@ -45,18 +46,21 @@ class ModuleCode:
 
     @property
     def has_ptx(self) -> bool:
-        """True if the PTX is here, or inside the cubin."""
+        """True if the report has the PTX, of its own or inside the cubin."""
         return bool(self.ptx) or PTX_IN_CUBIN in self.cubin
 
 
 def code_in(source: Source) -> list[ModuleCode]:
-    """The code of all kernels in a binary report. Raises `NcuBenchError` if it cannot be opened."""
+    """The code of all kernels in a binary report, without damaged code.
+
+    Raises `NcuBenchError` if the report cannot be opened.
+    """
     with opened(source) as stream:
         return list(codes_of(stream, blocks_of(stream, source.name)))
 
 
 def codes_of(stream: BinaryIO, blocks: Blocks) -> Iterator[ModuleCode]:
-    """The code in a file whose headers were read."""
+    """The code in a file whose headers were read; damaged code, and code beyond the memory limit, is left out."""
     for block in blocks.blocks:
         try:
             for message in messages_of(stream, block, Content.SOURCE):
@@ -92,7 +96,7 @@ class InstructionTexts:
         return KernelText(Path(self._stream.name))
 
     def of(self, result: Result, addresses: Sequence[int], first: int | None) -> list[str | None]:
-        """The instructions of a launch at these addresses, whose kernel begins at `first`; None where unknown."""
+        """SASS text at each address of a launch whose kernel begins at the address `first`; None where unknown."""
         return self._texts.of(mangled_name(result), addresses, first, lambda: self._cubin(result))
 
     def _cubin(self, result: Result) -> bytes:

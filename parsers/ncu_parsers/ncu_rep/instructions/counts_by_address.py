@@ -72,7 +72,7 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
 
 
 class SourceFiles(NamedTuple):
-    """Source files in a report: the text of some (PTX among them under `ptx_file`), and their size when compiled."""
+    """Source files in a report by path: texts, also of PTX (by `ptx_file`), and sizes in bytes at compilation."""
 
     texts: dict[str, str]
     sizes: dict[str, int]
@@ -105,7 +105,7 @@ def _cubins(codes: Iterable[ModuleCode]) -> dict[int, bytes]:
 
 
 def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Columns | None:
-    """The columns of one launch; None if none of its metrics has values per address."""
+    """The columns of one launch; None if it has no values per address."""
     found = _per_address(result, blocks)
     addresses = np.unique(np.concatenate([np.empty(0, np.uint64), *(one for _, one, _ in found.values())]))
     if not len(addresses):
@@ -165,7 +165,7 @@ def _samples_not_issued(columns: Columns) -> Floats | None:
 
 
 def _lines(debug: KernelDebug, kernel: str, offsets: Sequence[int]) -> Columns:
-    """Source line, PTX line, function and inlining calls of each instruction, as far as the cubin has them."""
+    """Source line, PTX line, function (by default the kernel) and inlining calls of each instruction; else None."""
     lines, ptx = _forward(debug.lines, offsets), _forward(debug.ptx_lines, offsets)
     functions = [
         next((name for begin, end, name in debug.functions if begin <= offset < end), kernel) for offset in offsets
@@ -185,7 +185,7 @@ def _inline_of(place: LinePlace) -> str | None:
 
 
 def _forward(places: dict[int, LinePlace], offsets: Sequence[int]) -> list[LinePlace | None]:
-    """The place at each offset: given at the offset itself or at the nearest one before it."""
+    """The place of each offset: the one given there, or at the nearest offset before; None before the first."""
     known = np.array(sorted(places), np.int64)
     nearest = np.searchsorted(known, np.array(offsets, np.int64), side="right") - 1
     return [places[int(known[one])] if one >= 0 else None for one in nearest.tolist()]

@@ -1,6 +1,6 @@
 """Debug information of a cubin's instructions: source lines, PTX lines, and the functions inside a kernel.
 
-A cubin compiled with -lineinfo has a line program in `.debug_line` and one to PTX in `.nv_debug_line_sass`. For inlined
+A cubin compiled with -lineinfo has line programs in `.debug_line` (source) and `.nv_debug_line_sass` (PTX). For inlined
 functions, the line is in the innermost function, with the chain of calls if the compiler records it.
 """
 
@@ -22,7 +22,7 @@ DAMAGE = (DamagedBinary, struct.error, ValueError, LookupError, ArithmeticError)
 class KernelDebug:
     """Debug information of one kernel, by offset from its first instruction; each place holds from its offset on.
 
-    `functions` are (offset, end, name) of device functions inside the kernel's code.
+    `size` is the code's in bytes. `functions` are (offset, end, name) of device functions inside the kernel's code.
     """
 
     size: int

@@ -49,7 +49,8 @@ class _Row(NamedTuple):
 class _Program(NamedTuple):
     """A program: where its operations begin and end, how they are encoded, and the files that they name, from 1.
 
-    `steps` are bytes per instruction, `lengths` the operands of each standard operation, and `sizes` belong to `files`.
+    `step` is the bytes per instruction, `lengths` the number of operands of each standard operation, and `sizes` the
+    bytes of each of `files`.
     """
 
     begin: int
@@ -65,8 +66,8 @@ class _Program(NamedTuple):
 def places_of(elf: Elf, name: str, function: str) -> dict[int, LinePlace]:
     """Offset -> place, from a section's line programs for one function; each place holds from its offset on.
 
-    Of several places at one offset the last is used, in the innermost function. Raises `DamagedBinary`, or what
-    reading beyond an end raises.
+    Of several places at one offset the last is used, in the innermost function. A damaged program raises one of
+    `debug_lines.DAMAGE`.
     """
     section = elf.section(name)
     if section is None:
@@ -82,7 +83,7 @@ def places_of(elf: Elf, name: str, function: str) -> dict[int, LinePlace]:
 
 
 def sizes_of(elf: Elf, name: str) -> dict[str, int]:
-    """Size in bytes of source files at compilation, by path, as far as a section of line programs has it."""
+    """Size in bytes of source files at compilation, by path, where a section of line programs has it."""
     section = elf.section(name)
     programs = _programs(elf.content(section)) if section is not None else ()
     return {path: size for program in programs for path, size in zip(program.files, program.sizes, strict=True) if size}

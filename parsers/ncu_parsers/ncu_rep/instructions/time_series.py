@@ -1,8 +1,8 @@
 """Samples over time in a binary report (PM sampling): a series per counter and launch.
 
 Counters are sampled in several passes, each of which runs the kernel again. Times count from the kernel's start in the
-series' pass; the report has start and end for each pass. A sample's time is the start of its period: with the period in
-which the kernel starts included, the blocks launched over time add up to the grid.
+series' pass; the report has start and end for each pass. A sample's time is the start of its period. The period in
+which the kernel starts is included: only then do the blocks launched over time add up to the grid.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class KernelText:
 
 
 def installed() -> str:
-    """The available disassembler with its version; "" if there is none."""
+    """The available disassemblers, as "ncu-report VERSION; PATH of nvdisasm"; "" if there is none."""
     package = ""
     if is_installed():
         try:

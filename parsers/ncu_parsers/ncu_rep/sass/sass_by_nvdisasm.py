@@ -1,8 +1,8 @@
-"""Disassemble a cubin with `nvdisasm`: on PATH, of a CUDA toolkit, or of the Python package `triton`, which brings it.
+"""Disassemble a cubin with `nvdisasm`: on PATH, of a CUDA toolkit, or of the Python package `triton`.
 
-It prints labels, `.L_x_0`, in place of addresses; the address of a jump's target is added after its label, as in
-NVIDIA's package. Cubins of CUDA 11 and older that a driver loaded are refused as files: of these it gets the bare code
-of each kernel, and prints addresses.
+nvdisasm prints labels, `.L_x_0`, in place of addresses; the address of a jump's target is added after its label, as in
+NVIDIA's package. It refuses cubins of CUDA 11 and older that a driver loaded: it then gets the bare code of each
+kernel, and prints addresses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JUMP = re.compile(r"(/\*[0-9a-f]+\*/\s+(?:@\S+ )?(?:BRA|BSSY|CALL\.REL)\b.*)\b0
 
 
 def tool_path() -> str | None:
-    """The `nvdisasm` of this machine; None without one."""
+    """The path of this machine's `nvdisasm`; None without one."""
     return shutil.which(TOOL) or _of_toolkit_or_triton(os.environ.get("CUDA_HOME", ""))
 
 
@@ -68,7 +68,7 @@ class Disassembly:
         return bool(self._texts)
 
     def offsets(self, kernel: str) -> list[int]:
-        """The offsets of the instructions of a kernel, in their order; [] if it is not here."""
+        """The offsets of a kernel's instructions, as printed; [] for an unknown kernel."""
         return list(self._texts.get(kernel, ()))
 
     def of(self, kernel: str, addresses: Sequence[int], first: int) -> list[str | None]:
@@ -85,7 +85,7 @@ def _with_target(text: str | None, labels: dict[str, int], first: int) -> str | 
 
 
 def disassembled(cubin: bytes, function: int | None = None) -> Disassembly:
-    """The instructions of a cubin, or only of the function with this number of its symbol.
+    """The instructions of a cubin, or only of the function whose symbol has this number.
 
     Empty if there is no `nvdisasm`, or it cannot read the cubin.
     """
@@ -102,7 +102,7 @@ def disassembled(cubin: bytes, function: int | None = None) -> Disassembly:
 
 
 def _of_bare_code(tool: str, cubin: bytes, path: Path) -> Iterator[str]:
-    """What is printed of the code of each kernel alone, with labels as of a whole cubin."""
+    """nvdisasm's output for the bare code of each kernel, with labels as for a whole cubin."""
     try:
         file = Elf.of(cubin)
         architecture = f"SM{file.flags & 0xFF}"
@@ -116,7 +116,7 @@ def _of_bare_code(tool: str, cubin: bytes, path: Path) -> Iterator[str]:
 
 
 def _labelled(printed: str) -> str:
-    """Addresses of jumps as labels, before the instructions that they lead to; those of returns say nothing."""
+    """Replace jump addresses by labels, and put each label before its instruction; addresses of returns are dropped."""
     targets = {int(found[2], 16) for found in _JUMP.finditer(printed)}
     lines = []
     for line in _JUMP.sub(r"\1`(.L_x_\2)\3", _RETURN.sub(r"\1", printed)).splitlines():

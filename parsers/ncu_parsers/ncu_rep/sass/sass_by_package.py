@@ -44,7 +44,7 @@ def is_installed() -> bool:
 def texts_by_package(report: Path) -> Texts:
     """The instructions of the kernels of a report as text, by mangled name and address.
 
-    {} if the package is missing, or would take more than the memory limit or a minute.
+    {} if the package is missing, fails, or would take more than the memory limit or a minute.
     """
     if not is_installed() or report.stat().st_size * REPORTS_IN_THE_LIMIT > memory.limit():
         return {}

@@ -16,7 +16,7 @@ from ncu_parsers.schema import arrays
 
 _INSTRUCTION = re.compile(r"\s*(?:(@!?U?P\w+)\s+)?([A-Z_][A-Z0-9_]*)((?:\.[\w:]+)*)\s*(.*)$")
 _OPERATION = r"^(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z_][A-Z0-9_]*)(?:\.(?P<modifiers>[\w:]+(?:\.[\w:]+)*))?"
-"""The same without operands, for Arrow."""
+"""As `_INSTRUCTION`, without operands, for Arrow (RE2)."""
 _REGISTER = re.compile(r"(?<![\w.])(U?[RPB])(\d+)(\.64|\.reuse)?(?![\w])")
 _BRACKET = re.compile(r"[\[({]")
 _PREDICATE = re.compile(r"U?P(?:T|\d+)")
@@ -40,7 +40,7 @@ class Instruction(NamedTuple):
 
 
 def parse_instruction(text: str) -> Instruction | None:
-    """Parse an instruction; None if the text is none."""
+    """Parse an instruction; None for any other text."""
     match = _INSTRUCTION.match(text.rstrip().rstrip(";").rstrip())
     if match is None:
         return None
@@ -62,7 +62,7 @@ def _split(operands: str) -> list[str]:
 
 
 def text_columns(texts: pa.Array) -> dict[str, pa.Array]:
-    """The columns of the instruction table that derive from its text (string); null for other texts.
+    """Columns sass, opcode and modifiers of instruction texts (string); opcode and modifiers are null for other texts.
 
     Each distinct text is parsed once.
     """
@@ -75,7 +75,7 @@ def text_columns(texts: pa.Array) -> dict[str, pa.Array]:
 
 @lru_cache(maxsize=65536)
 def full_opcode(text: str) -> str | None:
-    """The operation of an instruction with its modifiers, as HMMA.16816.F32; None if the text is none."""
+    """The operation of an instruction with its modifiers, as HMMA.16816.F32; None for any other text."""
     match = _INSTRUCTION.match(text.rstrip().rstrip(";").rstrip())
     return None if match is None else match[2] + match[3]
 
