@@ -1,7 +1,7 @@
-"""Results of NVBench (`--json`) and pytest-benchmark (`--benchmark-json`) as points: a time each, with its variance.
+"""Results of NVBench (`--json`) and pytest-benchmark (`--benchmark-json`) as points: a mean time and its variance.
 
-What both files hold, by their writers: https://github.com/NVIDIA/nvbench (json_printer.cu: devices, benchmarks, states
-with axis values and summaries; since JSON version 1 summaries have tags, and numbers are texts) and
+Sources of both formats: https://github.com/NVIDIA/nvbench (json_printer.cu: devices, benchmarks, states with axis
+values and summaries; since JSON version 1 summaries have tags, and numbers are texts) and
 https://pytest-benchmark.readthedocs.io (machine_info, commit_info, benchmarks with statistics in seconds).
 """
 
@@ -19,25 +19,27 @@ from ncu_launch.files.typed_json import UNREADABLE
 
 PYTEST, NVBENCH = "pytest-benchmark", "NVBench"
 WORDS = (b'"machine_info"', b'"sm_version"', b'"nvbench"')
-"""One of these is near the beginning of a file of points."""
+"""A file of points contains one of these in its first `HEAD` bytes."""
 HEAD = 1 << 16
 LARGEST = 1 << 28
+"""Largest file of points that is read, in bytes."""
 UNVERSIONED = "unversioned"
-"""What pytest-benchmark writes for the commit outside of a repository."""
+"""Commit id that pytest-benchmark writes outside a repository."""
 NS_PER_S = 1e9
 TIMES = (
     "nv/cold/time/gpu/mean", "nv/batch/time/gpu/mean", "nv/cold/time/cpu/mean", "nv/cpu_only/time/cpu/mean",
     "Average GPU Time (Cold)", "Average GPU Time (Batch)", "Average CPU Time (Cold)",
 )  # fmt: skip
-"""Summaries of NVBench that are the time of a state in s, by tag, in earlier releases by name; the first one counts."""
+"""NVBench summaries with the mean time of a state in s, by tag or (older releases) name; the first positive one is
+used."""
 DEVIATIONS = ("nv/cold/time/gpu/stdev/relative", "GPU Relative Standard Deviation (Cold)")
 SAMPLES = ("nv/cold/sample_size", "Number of Trials (Cold)")
-"""What says how sure the first of `TIMES` is: the relative deviation of samples, and their number."""
+"""NVBench summaries with the relative standard deviation (a fraction) and the number of cold samples."""
 
 
 @dataclass(frozen=True)
 class MeasuredTime:
-    """A point: its name, its mean time in ns, and the variance of that in ns^2; NaN if it is not known."""
+    """A point: its name, its mean time in ns, and the variance of that mean in ns^2 (NaN if unknown)."""
 
     name: str
     time_ns: float
@@ -46,9 +48,10 @@ class MeasuredTime:
 
 @dataclass
 class PointFile:
-    """The points of a file, and what it knows of the run; "" where it says nothing.
+    """The points of a file and the conditions of the run; "" for a text that the file does not have.
 
-    Dates are ISO 8601. `conditions` are the machine and the versions, by name.
+    `tool` is `PYTEST` or `NVBENCH`. `commit` is an id; `committed` and `measured` are dates in ISO 8601. `conditions`
+    maps names ("machine", "GPU") to texts.
     """
 
     tool: str
@@ -127,7 +130,7 @@ def _of_nvbench(root: Mapping[str, Any]) -> PointFile:
 
 
 def _summaries(values: Any) -> dict[str, float]:
-    """Tag, or name of earlier releases, -> the number of each summary that is one."""
+    """Tag (name in older releases) -> value of each summary that has one; NaN if it is no number."""
     if isinstance(values, dict):
         named = [(name, _object(one).get("values")) for name, one in values.items()]
     else:
@@ -141,7 +144,7 @@ def _summaries(values: Any) -> dict[str, float]:
 
 
 def _variance(found: Mapping[str, float], time: float) -> float:
-    """The variance of a mean of `time` ns, of cold measurements; NaN if it is not known."""
+    """The variance in ns^2 of a mean of `time` ns, from the cold samples; NaN if unknown."""
     deviation, samples = (
         next((found[tag] for tag in tags if tag in found), math.nan) for tags in (DEVIATIONS, SAMPLES)
     )
@@ -149,7 +152,7 @@ def _variance(found: Mapping[str, float], time: float) -> float:
 
 
 def _variance_of_mean(deviation: float, count: float) -> float:
-    """The variance of the mean of so many samples; NaN if it is not known, or no finite number."""
+    """The variance of the mean of `count` samples; NaN if unknown or not finite."""
     return _number(deviation * deviation / count) if count > 1 else math.nan
 
 

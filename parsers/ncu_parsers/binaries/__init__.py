@@ -1,1 +1,1 @@
-"""Kernels in compiled code, without a run: cubins, fatbins, libraries, PTX, caches, and what ptxas prints."""
+"""Kernels in compiled code, without a run: cubins, fat binaries, libraries, PTX, and the output of ptxas."""

@@ -1,7 +1,7 @@
-"""Kernels in the files that a path names: cubins, fat binaries, programs and archives with them, PTX, prints of ptxas.
+"""Kernels in a file or folder: cubins, fat binaries, programs and archives with them, PTX, output of ptxas.
 
-A file is read image by image, and never whole, so that memory does not grow with it. Beside the cubins of Triton lie
-files of metadata, which say how a kernel is launched.
+Binaries are read image by image, and at most `LARGEST_TEXT` bytes of a text, so that memory does not grow with the
+file. Triton writes a metadata file beside each cubin, which says how the kernel is launched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ncu_parsers.binaries.ptx import MOST_BEGINNING, is_ptx, ptx_kernels
 from ncu_parsers.sources.elf import ARCHIVE, CUDA, FATBIN, MAGIC, NO_BITS, DamagedBinary, Elf
 
 FAT_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-"""Sections of host programs, and of objects that are linked again for the device."""
+"""Sections that hold fat binaries: of host programs, and of objects with relocatable device code."""
 LARGEST_TEXT = 1 << 26
 SMALLEST = 32
 WARP = 32
@@ -34,19 +34,19 @@ NOT_CODE = (
     ".csv", ".gz", ".json", ".llir", ".log", ".ncu-rep", ".nsys-rep", ".parquet", ".py", ".sqlite", ".ttgir", ".ttir",
     ".txt", ".zst",
 )  # fmt: skip
-"""Endings of files in a folder that are not looked into."""
+"""Endings of file names that are skipped in a folder."""
 PROFILED = b"==PROF=="
-"""A line of ncu begins so."""
+"""Beginning of ncu's log lines."""
 LONGEST_LOG = 1 << 22
-"""First bytes of a text in which a print of ptxas is looked for: builds print much before it."""
+"""Bytes of a text that are searched for output of ptxas: a build prints much before it."""
 BEGINNINGS = (MAGIC, FATBIN, ARCHIVE)
 
 
 @dataclass(frozen=True)
 class FoundKernel:
-    """A kernel, the file that it is in, and the number of its image there.
+    """A kernel, its file, and the index of its image in the file.
 
-    `closed_library` names the library of NVIDIA whose licence forbids disassembly; "" for all other code.
+    `closed_library` names the NVIDIA library whose licence forbids disassembly; "" for all other code.
     """
 
     resources: KernelResources
@@ -57,7 +57,11 @@ class FoundKernel:
 
 @dataclass
 class CodeReading:
-    """What was met while kernels were read: files with code, kernels as PTX with their file, and damage by file."""
+    """What a reading found beside compiled kernels.
+
+    `files`: number of files read. `ptx`: (file, kernel) pairs. `damaged`: a text per damaged file or image.
+    `skipped_images`: number of images of an unknown kind.
+    """
 
     files: int = 0
     ptx: list[tuple[str, PtxKernel]] = field(default_factory=list)
@@ -71,7 +75,7 @@ def holds_code(path: Path) -> bool:
 
 
 def holds_code_or_print(path: Path) -> bool:
-    """True for a file with code, and for a text in which ptxas or cuobjdump printed resources, and ncu no launches."""
+    """True for a file with code, or a text with resources printed by ptxas or cuobjdump, but no log lines of ncu."""
     head = _first_bytes(path, MOST_BEGINNING)
     if _begins_as_code(head):
         return True
@@ -84,7 +88,7 @@ def _begins_as_code(head: bytes) -> bool:
 
 
 def _first_bytes(path: Path, count: int) -> bytes:
-    """The first bytes of a file; none of a pipe, or if it cannot be read."""
+    """The first bytes of a file; b"" for a pipe, a file below `SMALLEST` bytes, or one that cannot be read."""
     try:
         if not path.is_file() or path.stat().st_size < SMALLEST:
             return b""
@@ -95,7 +99,7 @@ def _first_bytes(path: Path, count: int) -> bytes:
 
 
 def code_files(path: Path) -> Iterator[Path]:
-    """The file, or the files with code below a folder, sorted by name; of texts there only PTX."""
+    """The file itself; for a folder, the files with code in it and its subfolders, sorted by name (of texts, PTX)."""
     if not path.is_dir():
         yield path
         return
@@ -110,9 +114,10 @@ def code_files(path: Path) -> Iterator[Path]:
 def kernels_in(
     path: Path, reading: CodeReading, progress: Callable[[str], None] = lambda name: None
 ) -> Iterator[FoundKernel]:
-    """The kernels of all code that a path names, file by file. What is damaged is named in `reading`, and left out.
+    """Yield the compiled kernels of a file or folder, file by file; `progress` is called with each file's path.
 
-    Raises `NcuBenchError` if the path does not exist, or a file that was named cannot be read.
+    PTX kernels go to `reading.ptx`; damaged files and images are skipped and go to `reading.damaged`. Raises
+    `NcuBenchError` if `path` does not exist, or is a file that cannot be read or, after its kernels, is damaged.
     """
     if not path.exists():
         raise NcuBenchError(
@@ -156,7 +161,7 @@ def _text(stream: BinaryIO) -> str:
 
 
 def _images(stream: BinaryIO) -> Iterator[Image]:
-    """The images of a file: of a fat binary, of the sections of a host program, or the file itself as a cubin."""
+    """The images of a fat binary, of the sections of a host program or its objects, or a cubin as its one image."""
     end = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     if stream.read(4) == FATBIN:
@@ -175,9 +180,9 @@ def _images(stream: BinaryIO) -> Iterator[Image]:
 
 
 def _members(stream: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
-    """The positions of the ELF files in an archive of objects, or of the file itself.
+    """Begin and end of each ELF file in an archive of objects; of the whole file if it is no archive.
 
-    Source: the common format of `ar`, headers of 60 bytes with the size of what follows from byte 48 on.
+    Source: the common format of `ar`: headers of 60 bytes, with the size of the member in decimal from byte 48 on.
     """
     if _part(stream, 0, len(ARCHIVE)) != ARCHIVE:
         yield 0, end
@@ -214,7 +219,7 @@ def _kernels_of_image(image: Image, number: int, file: Path, reading: CodeReadin
 
 
 def _launched_as(file: Path) -> Callable[[KernelResources], KernelResources]:
-    """What Triton's metadata beside a cubin add: threads of a block and dynamic shared memory."""
+    """A function that adds threads per block and dynamic shared memory from Triton's metadata beside a cubin."""
     beside = file.with_suffix(".json")
     if file.suffix != ".cubin" or not beside.is_file() or beside.stat().st_size > LARGEST_TEXT:
         return lambda kernel: kernel
@@ -229,7 +234,7 @@ def _launched_as(file: Path) -> Callable[[KernelResources], KernelResources]:
 
 
 def cubin_with(kernel: FoundKernel) -> Cubin | None:
-    """The cubin of a kernel, read again; None if only what ptxas printed is known, or the file changed.
+    """The cubin of a kernel, read again; None if the kernel is known only from output of ptxas, or the file changed.
 
     Raises `NcuBenchError` if the licence of its library forbids disassembly, or the file cannot be read.
     """

@@ -1,4 +1,4 @@
-"""The kernels of a binary report with the code that it carries: their mangled names, resources and machine code."""
+"""Mangled names, resources and machine code of the kernels in a binary report, from the cubins that it holds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ncu_parsers.sources.sources import Source
 
 
 class LaunchedKernel(NamedTuple):
-    """A kernel that was launched: its resources by its cubin and its machine code; None and b"" without a cubin.
+    """A launched kernel with the resources and machine code in its cubin; None and b"" without a readable cubin.
 
-    `mangled` is "" of a range or a graph, which are no kernel.
+    `mangled` is "" for a range or a graph.
     """
 
     mangled: str
@@ -25,7 +25,7 @@ class LaunchedKernel(NamedTuple):
 
 
 def launched_kernels(source: Source) -> list[LaunchedKernel]:
-    """A kernel for each launch of a binary report, in their order. Raises `NcuBenchError` if it cannot be opened."""
+    """One entry per readable result of a binary report, in its order. Raises `NcuBenchError` if it cannot be opened."""
     with opened(source) as stream:
         blocks = blocks_of(stream, source.name)
         cubins = {code.reference: code.cubin for code in codes_of(stream, blocks) if code.cubin}

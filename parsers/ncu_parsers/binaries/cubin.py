@@ -1,8 +1,8 @@
-"""The resources of the kernels in a cubin, an ELF file for one architecture, without any tool of NVIDIA.
+"""The resources of the kernels in a cubin, an ELF file for one architecture, read without NVIDIA's tools.
 
-Sections `.nv.info` (of all functions) and `.nv.info.KERNEL` hold attributes; the numbers of their kinds are those that
-`cuobjdump -elf` names. Spilling instructions are marked by ptxas since CUDA 12.6; their widths are read from their
-encoding (of 128 bits since sm_70). Registers, frames, spills, shared memory and barriers equal what `ptxas -v` prints.
+Sections `.nv.info` (of all functions) and `.nv.info.KERNEL` hold attributes, whose kinds `cuobjdump -elf` names.
+ptxas marks spilling instructions since CUDA 12.6; their widths are read from their encoding (128 bits since sm_70).
+Registers, frames, spills, shared memory and barriers equal the output of `ptxas -v`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ MAX_THREADS, REQUIRED_THREADS, FRAME_SIZE, PARAMETERS, REGISTER_LIMIT = 0x05, 0x
 REGISTERS, API_VERSION, BARRIERS, ANNOTATIONS = 0x2F, 0x37, 0x4C, 0x55
 """Kinds of attributes (EIATTR_...)."""
 SPILL = 1
-"""The annotation of an instruction that spills a register or fills it again (SpillRefill)."""
+"""Annotation of an instruction that spills a register or reloads it (SpillRefill)."""
 MARKED_SINCE = 126
-"""The version of CUDA, 12.6, since which ptxas marks spills: 12.4 does not."""
+"""First CUDA version whose ptxas marks spills: 12.6; 12.4 does not."""
 NEW_HEADER = 8
-"""The ABI version of ELF files of CUDA 13, which keep the architecture elsewhere."""
+"""ABI version of ELF files since CUDA 13, which hold the architecture in other bits of the flags."""
 ENTRY = 0x10
-"""Bit of a symbol that hosts can launch (STO_CUDA_ENTRY)."""
+"""Bit in the symbol of a kernel, a function that the host can launch (STO_CUDA_ENTRY)."""
 RESERVED_SHARED_BYTES, RESERVED_SINCE = 1024, 90
-"""Bytes at the beginning of shared memory that the driver keeps, counted in the section of a kernel from sm_90 on."""
+"""Bytes of shared memory that the driver reserves; from sm_90 on, the size of a kernel's section includes them."""
 INSTRUCTION_BYTES = 16
 DIGEST_BYTES = 16
 OLDEST = 70
-"""Older architectures have instructions of 64 bits."""
+"""First architecture (sm_70) with instructions of 128 bits; older ones have 64."""
 _STORE_LOCAL, _LOAD_LOCAL, _OPCODE_BITS = 0x187, 0x183, 0x1FF
 _BYTES_BY_WIDTH = (1, 1, 2, 2, 4, 8, 16)
 _IN_TWO_BYTES, _IN_ONE_BYTE, _SIZED = 3, 2, 4
@@ -39,7 +39,7 @@ _IN_TWO_BYTES, _IN_ONE_BYTE, _SIZED = 3, 2, 4
 
 
 class Cubin:
-    """A cubin. Raises `DamagedBinary` if it is none, or cut."""
+    """A cubin in memory. Raises `DamagedBinary` if `content` is no cubin or is truncated."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -50,21 +50,21 @@ class Cubin:
 
     @property
     def architecture(self) -> str:
-        """The architecture that the code is for, such as "sm_90"."""
+        """The architecture, such as "sm_90"."""
         return f"sm_{self.sm}"
 
     def kernels(self) -> list[KernelResources]:
-        """The kernels, in the order of the symbols; device functions that no host can launch are none."""
+        """The kernels in symbol order, without device functions. Raises `DamagedBinary` if a section is damaged."""
         common = _ByFunction.of(self._attributes(".nv.info"))
         return [self._resources(symbol, common) for symbol in self._entries()]
 
     def code(self, name: str) -> bytes:
-        """The machine code of a kernel; b"" if it is not here."""
+        """The machine code of a kernel by its mangled name; b"" if the cubin does not have it."""
         section = self._elf.section(f".text.{name}")
         return b"" if section is None else self._elf.content(section)
 
     def number_of(self, name: str) -> int | None:
-        """The number of a kernel's symbol, by which nvdisasm selects it; None if it is not here."""
+        """The number of a kernel's symbol, by which nvdisasm selects it; None if the cubin does not have it."""
         return next((symbol.number for symbol in self._entries() if symbol.name == name), None)
 
     def _entries(self) -> Iterator[Symbol]:
@@ -98,7 +98,10 @@ class Cubin:
         )
 
     def _spills(self, marks: bytes, code: Section, frame: int | None, toolkit: int | None) -> Spills | None:
-        """The marked spills; None if an older compiler did not mark them, unless there is no frame to spill to."""
+        """The marked spills; without marks, 0 if the compiler would mark them or the frame is empty, else None.
+
+        None too if instructions are older than `OLDEST`.
+        """
         offsets = tuple(sorted(_marked(marks)))
         if not offsets:
             return Spills(0, 0) if frame == 0 or (toolkit or 0) >= MARKED_SINCE else None
@@ -128,7 +131,7 @@ class _Attribute(NamedTuple):
 
 
 class _ByFunction(NamedTuple):
-    """Attributes of functions by the number of their symbol: registers, and bytes of the stack frame."""
+    """Registers per thread and bytes of the stack frame of functions, by symbol number."""
 
     registers: dict[int, int]
     frames: dict[int, int]
@@ -141,7 +144,7 @@ class _ByFunction(NamedTuple):
 
 
 def _attributes(data: bytes) -> Iterator[_Attribute]:
-    """The attributes of a section: a form, a kind, and two bytes of value or of its size."""
+    """The attributes of a section. Each is a byte of form, a byte of kind, and two bytes with the value or its size."""
     at = 0
     while at + 4 <= len(data):
         form, kind, short = struct.unpack_from("<BBH", data, at)
@@ -156,14 +159,14 @@ def _attributes(data: bytes) -> Iterator[_Attribute]:
 
 
 def _marked(marks: bytes) -> Iterator[int]:
-    """Offsets of spilling instructions among annotations, pairs of a kind and an offset."""
+    """Offsets of spilling instructions, from annotations that are pairs (kind, offset)."""
     for kind, offset in struct.iter_unpack("<II", marks[: len(marks) // 8 * 8]):
         if kind == SPILL:
             yield offset
 
 
 def _encoded(code: bytes, offset: int) -> tuple[int, int]:
-    """The number of an instruction's operation, and the bytes that it moves if it is a load or store."""
+    """The opcode number of an instruction, and the bytes per thread that it moves if it is a load or store."""
     if offset + INSTRUCTION_BYTES > len(code):
         raise DamagedBinary("a mark is beyond the code of its kernel")
     low, high = struct.unpack_from("<QQ", code, offset)

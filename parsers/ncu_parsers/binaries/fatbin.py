@@ -1,8 +1,8 @@
-"""Images in fat binaries: cubins and PTX for several architectures, compressed or not, one read at a time.
+"""Images in fat binaries: cubins and PTX for several architectures, compressed or not, read one at a time.
 
-A container is 16 bytes (magic, version, size of this header, size of what follows) before its images, each with a
-header of its own. Images are compressed by LZ4 or zstd; none gives more bytes than its header announces, and none more
-than `LARGEST_IMAGE`.
+A container begins with 16 bytes (magic, version, size of this header, size of the images), followed by images, each
+with its own header. Images are stored, or compressed by LZ4 or zstd; an image that decompresses to more bytes than its
+header says, or is larger than `LARGEST_IMAGE`, is damaged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from ncu_parsers.sources.elf import FATBIN, DamagedBinary
 
 LARGEST_IMAGE = 1 << 28
-"""Most bytes of an image, stored or decompressed; the largest known cubins of libraries have some tens of MB."""
+"""Most bytes of an image, stored or decompressed; the largest known library cubins have some tens of MB."""
 _CONTAINER = struct.Struct("<IHHQ")
 _IMAGE = struct.Struct("<HHIQIIHHIQQQQ")
 _COMPRESSED = {0x2000: "lz4_raw", 0x8000: "zstd"}
@@ -27,7 +27,7 @@ _COMPRESSED = {0x2000: "lz4_raw", 0x8000: "zstd"}
 
 
 class ImageKind(Enum):
-    """What an image is, by its number in the header."""
+    """Kind of an image, by its number in the header; `OTHER` for any other number."""
 
     PTX = 1
     CUBIN = 2
@@ -36,9 +36,9 @@ class ImageKind(Enum):
 
 @dataclass(frozen=True)
 class Image:
-    """An image for an architecture, such as 90: a cubin, PTX, or another kind that no reader knows.
+    """A cubin, PTX or unknown image for an `architecture` such as 90; 0 for a cubin outside a fat binary.
 
-    `content` reads and decompresses it; it raises `DamagedBinary` at damage.
+    `content()` reads and decompresses it, and raises `DamagedBinary` if it is damaged.
     """
 
     kind: ImageKind
@@ -47,7 +47,7 @@ class Image:
 
 
 def images_of(stream: BinaryIO, begin: int, end: int) -> Iterator[Image]:
-    """The images of the containers between two positions of a file. Raises `DamagedBinary` at damage."""
+    """The images of all containers between two positions of a file. Raises `DamagedBinary` if one is truncated."""
     at = begin
     while (start := _next_container(stream, begin + -(-(at - begin) // 8) * 8, end)) is not None:
         header = _read(stream, start, _CONTAINER.size)
@@ -60,7 +60,7 @@ def images_of(stream: BinaryIO, begin: int, end: int) -> Iterator[Image]:
 
 
 def _next_container(stream: BinaryIO, at: int, end: int) -> int | None:
-    """The position of the next container, in steps of 8 bytes; what lies between two is padding."""
+    """The position of the next container, found in steps of 8 bytes of padding; None if there is none."""
     while at + _CONTAINER.size <= end:
         part = _read(stream, at, min(4096, end - at))
         for place in range(0, len(part) - 3, 8):
@@ -83,7 +83,7 @@ def _images(stream: BinaryIO, at: int, end: int) -> Iterator[Image]:
 
 
 def _content(stream: BinaryIO, begin: int, sizes: tuple[int, int, int], flags: int) -> bytes:
-    """The bytes of an image by its sizes: stored with padding, compressed, decompressed."""
+    """The decompressed bytes of an image. `sizes` are: stored with padding, compressed, decompressed."""
     stored, packed, size = sizes
     if max(stored, size) > LARGEST_IMAGE:
         raise DamagedBinary(f"an image claims {max(stored, size):,} bytes")
@@ -103,7 +103,8 @@ def _content(stream: BinaryIO, begin: int, sizes: tuple[int, int, int], flags: i
 def _decompressed(codec: str, data: bytes, size: int) -> bytes | None:
     """At most `size` bytes; None if the data hold more, or are damaged.
 
-    Arrow fills a buffer of that size and says nothing if less came, so the caller tries one byte less first.
+    Arrow fills a buffer of `size` bytes and does not report if the data hold less, so the caller tries one byte less
+    first.
     """
     try:
         return bytes(pa.Codec(codec).decompress(data, size, asbytes=True))

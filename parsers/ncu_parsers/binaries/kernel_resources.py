@@ -1,4 +1,4 @@
-"""What a kernel takes of an SM and which code it is, as its compiler decided; None where a source does not say."""
+"""Resources and machine code of a compiled kernel; None where a source does not say."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Spills:
-    """Bytes that a thread stores to and loads from its stack for want of registers, each instruction counted once.
+    """Bytes per thread of spill stores and spill loads, each instruction counted once.
 
-    `offsets` are those of the instructions from the kernel's first, as far as the source has them.
+    `offsets` are the byte offsets of spilling instructions from the kernel's beginning; () if the source lacks them.
     """
 
     store_bytes: int
@@ -26,11 +26,11 @@ class Spills:
 class KernelResources:
     """A kernel compiled for one architecture, such as "sm_90".
 
-    `name` is mangled, as in the binary. `stack_bytes` is the frame of the kernel itself. `shared_bytes` is static and
-    without the driver's share. `max_threads` are those of `__launch_bounds__`, `required_threads` of reqntid, by
-    dimension; `register_limit` is the most registers that the compiler could take. `code_digest` is the same for equal
-    machine code. `toolkit` is the CUDA version of the compiler as "12.9". `threads` and `dynamic_shared_bytes` are
-    known where a compiler's metadata lie beside the code.
+    `name` is mangled. `registers` and `stack_bytes`, the kernel's own frame, are per thread. `shared_bytes` is static
+    shared memory per block without the driver's share. `max_threads` (`__launch_bounds__`) and `required_threads`
+    (reqntid) are threads per block by dimension. `register_limit` is the limit per thread set for the compiler.
+    `code_digest` is equal for equal machine code, "" if unknown. `toolkit` is the compiler's CUDA version, such as
+    "12.9". `threads` per block and `dynamic_shared_bytes` come from a compiler's metadata file beside the code.
     """
 
     name: str
@@ -53,7 +53,10 @@ class KernelResources:
 
 @dataclass(frozen=True)
 class PtxKernel:
-    """A kernel as PTX, which a driver compiles where no cubin fits; bounds as its source states them."""
+    """A PTX kernel for a `target` such as "sm_90"; bounds are threads per block by dimension and blocks per SM.
+
+    The driver compiles PTX if no cubin fits the GPU.
+    """
 
     name: str
     target: str

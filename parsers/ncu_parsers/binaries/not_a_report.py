@@ -1,4 +1,4 @@
-"""The answer of `parse`, `hotspots` and others to a binary with kernels, which holds no launches."""
+"""The refusal of compiled code by commands that need launches, such as `parse` and `hotspots`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ncu_parsers.sources.sources import Source
 
 
 def read_report(source: Source) -> NoReturn:
-    """Raises `NcuBenchError`, with the commands that take code."""
+    """Always raises `NcuBenchError`, which names the commands that take code."""
     raise NcuBenchError(
         f"{source.name} is compiled code, and no report.",
         "It holds kernels, and says nothing of a run.",

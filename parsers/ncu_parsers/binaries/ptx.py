@@ -1,4 +1,4 @@
-"""The kernels of a PTX file, with the bounds of a block that its directives state. Source: "PTX ISA", directives."""
+"""The kernels of a PTX file, with the launch bounds in its directives. Source: "PTX ISA", directives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_ptx(head: bytes) -> bool:
 
 
 def ptx_kernels(text: str) -> list[PtxKernel]:
-    """The kernels of a PTX text, in its order."""
+    """The kernels of a PTX text, in text order."""
     target = _TARGET.search(text)
     found = []
     for entry in _ENTRY.finditer(text):

@@ -1,4 +1,4 @@
-"""What `ptxas -v` and `cuobjdump -res-usage` print of kernels, found among other lines of a build.
+"""Kernel resources in the output of `ptxas -v` and `cuobjdump -res-usage`, among other lines of a build.
 
 Source of the lines: "CUDA Compiler Driver NVCC", Printing Code Generation Statistics.
 """
@@ -20,11 +20,11 @@ _FUNCTION = re.compile(r"^\s*Function (\S+):\s*$")
 _RESOURCES = re.compile(r"^\s*REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 _IMAGE = re.compile(r"^\s*arch = (\w+)")
 WORDS = (b"Compiling entry function '", b"Resource usage:")
-"""Texts with one of these are such prints."""
+"""A text with one of these is output of ptxas or cuobjdump."""
 
 
 def resources_in_text(text: str) -> list[KernelResources]:
-    """The kernels of a print, in its order; [] if it has none."""
+    """The kernels in the output of ptxas or cuobjdump, in text order; [] if there are none."""
     found: list[KernelResources] = []
     architecture, function, in_entry = "", "", False
     for line in text.splitlines():
@@ -64,7 +64,7 @@ def _with_use(kernel: KernelResources, line: str, registers: int) -> KernelResou
 
 
 def _without_reserved(shared: int, architecture: str) -> int | None:
-    """Static shared memory without the driver's share, which cuobjdump includes; None without architecture."""
+    """Static shared memory in bytes without the driver's share, which cuobjdump includes; None if that is unknown."""
     digits = re.search(r"\d+", architecture)
     if shared == 0 or digits is None:
         return None if shared else 0
