@@ -27,7 +27,7 @@ LOG = "_log.jsonl"
 RUN, RANK, REPORT = "run", "rank", "report"
 NOT_KNOWN = "__HIVE_DEFAULT_PARTITION__"
 LONGEST_VALUE = 180
-"""File systems allow names of 255 bytes."""
+"""Longest encoded value, in characters: file systems allow names of 255 bytes."""
 
 READ, REFUSED = "read", "refused"
 _FILE_OF_A_REPORT = rf"{RANK}=[^/\\]+/{REPORT}=[^/\\]+/{re.escape(LAUNCHES)}"

@@ -20,7 +20,7 @@ class Engine(Protocol):
     """Maps a function over items."""
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
-        """Yield each item's result in order; an error in its place if the function raised one or the worker died."""
+        """Yield each item's result in order, or the `NcuBenchError` that it raised or that says that a worker died."""
 
 
 class InOrder:

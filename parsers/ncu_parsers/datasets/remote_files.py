@@ -41,7 +41,7 @@ class RemoteFile:
         return self.url.rstrip("/").rpartition("/")[2]
 
     def joinpath(self, *names: str) -> RemoteFile:
-        """The file with this relative path below."""
+        """The file or folder at this relative path below."""
         return RemoteFile("/".join([self.url.rstrip("/"), *names]))
 
     def found(self) -> tuple[Any, str]:
@@ -69,13 +69,13 @@ class RemoteFile:
             return bytes(system.cat_file(path))
 
     def write_bytes(self, data: bytes) -> None:
-        """Write the file atomically. Raises `NcuBenchError` if it cannot be written."""
+        """Write the file in one call, atomically on object stores. Raises `NcuBenchError` if it cannot be written."""
         with _reached(self.url) as (system, path):
             system.makedirs(path.rpartition("/")[0], exist_ok=True)
             system.pipe_file(path, data)
 
     def upload(self, file: Path) -> None:
-        """Upload a file from disk, atomically. Raises `NcuBenchError` if it cannot be written."""
+        """Upload a file from disk, atomically on object stores. Raises `NcuBenchError` if it cannot be written."""
         with _reached(self.url) as (system, path):
             system.makedirs(path.rpartition("/")[0], exist_ok=True)
             system.put_file(str(file), path)
@@ -109,7 +109,7 @@ def file_at(text: str) -> File:
 
 
 def move(file: Path, target: File) -> None:
-    """Move a file from disk to `target`, atomically; an existing file is replaced.
+    """Put a file from disk at `target`, replacing a file there: renamed on the same disk, else copied or uploaded.
 
     Raises `NcuBenchError` if it cannot be written.
     """
