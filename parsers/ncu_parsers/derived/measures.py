@@ -279,5 +279,5 @@ def _never_sparse(counter: known.TensorCounter) -> bool:
 
 
 def tensor_column(precision: str) -> str:
-    """The contract column for tensor operations on inputs of this type."""
+    """The column of the launch table for tensor operations on inputs of this type."""
     return f"tensor_ops_{precision}" if precision in known.TENSOR_INTEGER_PRECISIONS else f"tensor_flops_{precision}"

@@ -19,7 +19,10 @@ NOTED = 0.02
 
 
 class OpcodeDifference(NamedTuple):
-    """For one quantity: how many launches differ, how many have both counts, and the launch that differs most."""
+    """For one quantity: how many launches differ, how many have both counts, and the launch that differs most.
+
+    `by` is the relative difference in that launch, `counter` and `opcodes` are its two counts.
+    """
 
     quantity: str
     launches: int

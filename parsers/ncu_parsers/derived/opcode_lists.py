@@ -29,7 +29,7 @@ WARPS = (
     WARPS_BY_FULL_NAME, "sass__inst_executed_per_opcode", "sass__inst_executed_per_opcode_with_modifier_selective",
     WARPS_BY_INSTRUCTION,
 )  # fmt: skip
-"""Lists of opcodes, with all their modifiers or without them."""
+"""Metrics whose lists count warp instructions by opcode, with all, selected or no modifiers."""
 COLUMN_OF_LIST = {
     metric: f"{metric} (instances)"
     for metric in dict.fromkeys((THREADS_BY_FULL_NAME, THREADS_BY_INSTRUCTION, *THREADS, *WARPS))

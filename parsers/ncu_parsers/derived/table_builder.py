@@ -105,10 +105,10 @@ def contract_table(
     launches: Sequence[Launch] = (),
     found: list[Disagreement] | None = None,
 ) -> pa.Table:
-    """Build a table of the contract with every derived column from identity columns, numeric metrics and texts.
+    """Build the launch table with every derived column from identity columns, numeric metrics and texts.
 
-    Columns are lists, float64 arrays or Arrow arrays, one value per launch; None is a column of nulls. `described`
-    returns a metric's metadata. `launches` provides measures that the report contains directly. Disagreements of
+    Columns are lists, float64 arrays or Arrow arrays, one value per launch; None is a column of nulls. `described` maps
+    each metric to its field metadata. `launches` provides measures that the report contains directly. Disagreements of
     counters and opcodes are appended to `found`. For ranges and graphs, metrics of a single kernel are null.
     """
     numbers = _without_metrics_of_kernels(numbers, identity, rows)

@@ -69,7 +69,10 @@ def operations(opcode: str) -> WarpOperations | None:
 
 
 def _precision(unit: str, words: set[str]) -> str | None:
-    """The input type, None without a type name; mixed inputs of QMMA run at the wider type's rate and count as it."""
+    """The input type; None for IMMA or QMMA without a type name.
+
+    Mixed inputs of QMMA run at the wider type's rate and count as that type.
+    """
     kind = unit[0]
     if kind == "H":
         return "bf16" if "BF16" in words else "tf32" if "TF32" in words else "fp16"

@@ -115,9 +115,9 @@ def with_compiled_lines(table: pa.Table, path: str) -> pa.Table:
 
 @lru_cache(maxsize=4)
 def compiled_in(path: str) -> Compiled:
-    """The generated kernels that a folder, log or kept file describes.
+    """The generated kernels that a folder, log or kept file describes, by name.
 
-    Raises `NcuBenchError` if there is none, or it cannot be read.
+    Raises `NcuBenchError` if `path` describes no kernel or cannot be read.
     """
     found: dict[str, CompiledKernel] = {}
     try:

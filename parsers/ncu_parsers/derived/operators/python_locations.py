@@ -95,7 +95,7 @@ def _machinery() -> Mapping[str, frozenset[str]]:
 def location_columns(
     locations: Sequence[Location | None], bases: Sequence[str | None]
 ) -> list[tuple[str, str, pa.Array]]:
-    """Name, unit and values of the location columns, which are not part of the contract."""
+    """Name, unit and values of the location columns, which only some launch tables have."""
     return [
         (PYTHON_FILE, "", arrays.dictionary([one.file if one else None for one in locations])),
         (PYTHON_LINE, "", arrays.integers([one.line if one else None for one in locations], pa.int64())),

@@ -174,7 +174,7 @@ class WorkOfLaunches:
         self.calls = np.full(self.rows, -1)
 
     def part(self, rows: slice) -> WorkOfLaunches:
-        """The work of some of the launches."""
+        """The work of the launches in `rows`."""
         found = copy(self)
         for column in fields(self):
             values = getattr(self, column.name)
@@ -209,7 +209,7 @@ class WorkOfLaunches:
             self.least_bytes[launch] = work.least_bytes
 
     def contract_columns(self) -> dict[str, pa.Array]:
-        """Columns of the launch table's contract that have a value."""
+        """Columns of the launch table by name: FLOPs with basis, least bytes, and FLOPs of each unit that was used."""
         found = {
             "flops": arrays.floats(self.flops),
             "flops_basis": arrays.recoded(np.where(np.isnan(self.flops), -1, 0), [SHAPES_BASIS]),
@@ -228,7 +228,7 @@ class WorkOfLaunches:
         return found
 
     def operator_columns(self) -> list[tuple[str, str, pa.Array]]:
-        """Name, unit and values of the operator-call columns, which are not part of the contract."""
+        """Name, unit and values of the operator-call columns, which only some launch tables have."""
         return [
             (OPERATOR_CALL, "", arrays.wholes(self.calls, pa.int64())),
             (OPERATOR_FLOPS, "FLOP", arrays.floats(self.operator_flops)),
@@ -287,8 +287,8 @@ def work_of_kernels(
 ) -> WorkOfLaunches:
     """The work of launches, given the call that launched each; None for launches without operator or from a graph.
 
-    `own` are the user's formulas. Copies do no FLOPs. If a call launched only copies, its bytes are unknown, and a
-    contraction's kernels may be missing from the trace.
+    `own` are the user's formulas. A call that launched only copies has 0 FLOPs and unknown bytes; the FLOPs of a
+    contraction are unknown then, since its kernels may be missing from the trace.
     """
     result = WorkOfLaunches(len(launched_by))
     launches: dict[int, list[int]] = {}
