@@ -37,7 +37,7 @@ class NoteKind(IntEnum):
 
 
 class Note(str):
-    """A sentence with its kind and its subject; only the first of several notes on one subject is shown."""
+    """A sentence with its kind and subject ("" for none); of several notes on one subject only the first is shown."""
 
     __slots__ = ("kind", "subject")
     kind: NoteKind
@@ -65,7 +65,7 @@ def subject_of(note: str) -> str:
 
 
 def reworded(text: str, note: str) -> Note:
-    """`text` as a note of another note's kind and subject, for example with the name of a run in front."""
+    """`text` as a note of another note's kind, for example with the name of a run in front. It has no subject."""
     return Note(text, kind_of(note))
 
 
@@ -82,7 +82,7 @@ def shown_notes(notes: Iterable[str]) -> list[str]:
 
 
 def in_head(notes: Iterable[str]) -> list[str]:
-    """The short forms of these notes for the head line."""
+    """The short forms (subjects) of the `IN_HEAD` notes among `notes`, each once."""
     found = (subject_of(note) for note in notes if kind_of(note) == NoteKind.IN_HEAD)
     return list(dict.fromkeys(subject for subject in found if subject))
 

@@ -1,7 +1,8 @@
 """NVTX ranges that mark iteration, phase and module, all in the domain `ncu_bench`.
 
 Push/pop ranges belong to the thread that pushed them. Autograd launches backward kernels on a GPU from its own threads:
-nodes of the graph push the module ranges there. The phase is also a start/end range, which covers the whole process.
+nodes of the graph push the module ranges there. Iterations and phases are also start/end ranges, which cover the whole
+process.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 DOMAIN = "ncu_bench"
 TRAINING_PHASES = ("forward", "backward", "optimizer")
 RUN_PHASES = (*TRAINING_PHASES, "prefill", "decode")
-"""Other range names in this domain are `iteration N` or the dotted path of a module."""
+"""Range names of phases. All other ranges in this domain are named `iteration N`, or by the dotted path of a module."""
 
 
 class Ranges:
@@ -30,7 +31,7 @@ class Ranges:
         self._nvtx = nvtx
 
     def entered(self, name: str) -> None:
-        """Push the range of a module on this thread."""
+        """Push a range on this thread; for a module, `name` is its dotted path."""
         if self._nvtx is not None:
             self._nvtx.push_range(name, domain=DOMAIN)
 
@@ -40,12 +41,12 @@ class Ranges:
             self._nvtx.pop_range(domain=DOMAIN)
 
     def iteration(self, number: int) -> AbstractContextManager[None]:
-        """Mark an iteration."""
+        """Mark the block as iteration `number`, in the way of `during`."""
         return self.during(f"iteration {number}")
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """Mark an iteration or phase with a push/pop range on this thread and a start/end range for the process."""
+        """Mark the block with a push/pop range on this thread and a start/end range for the process, both `name`."""
         if self._nvtx is None:
             yield
             return

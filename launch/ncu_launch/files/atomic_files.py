@@ -20,7 +20,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a new temporary file beside `path`; rename it to `path` if the block succeeds, else remove it.
 
     If the block removes the temporary file, `path` is left unchanged. Raises `OSError` if the file cannot be created or
-    renamed, or if `path` is a device or pipe.
+    renamed, or if `path` exists and is no regular file.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -39,13 +39,13 @@ def replacing(path: Path) -> Iterator[Path]:
 def temporary_folder() -> Iterator[Path]:
     """Yield a new folder for temporary files, which only this user may read; it is removed when the block ends.
 
-    Its name is known before it is made, so that Ctrl-C in that moment leaves nothing, as `TemporaryDirectory` may.
-    Raises `OSError` if it cannot be made.
+    Its name is chosen before it is created, so that Ctrl-C at that moment leaves no folder; `TemporaryDirectory` may
+    leave one. Raises `OSError` if it cannot be created.
     """
     import shutil
     import tempfile  # slow to import, like shutil
 
-    # gettempdir() tries each place with a file of its own, which Ctrl-C may leave, too.
+    # gettempdir() tests each candidate by writing a file, which Ctrl-C may leave behind.
     named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
     known = (place for place in (*named, "/tmp") if place and os.access(place, os.W_OK | os.X_OK))  # noqa: S108
     folder = Path(next(known, None) or tempfile.gettempdir()) / f"ncu-bench-{os.urandom(8).hex()}"
@@ -104,7 +104,7 @@ def _unwritable(path: Path, error: OSError) -> NcuBenchError:
 
 @contextmanager
 def replacing_output(path: Path) -> Iterator[Path]:
-    """As `replacing`, for a file that the user asked for: raises `NcuBenchError` in place of `OSError`."""
+    """As `replacing`, for a file that the user requested: every `OSError`, the block's too, becomes `NcuBenchError`."""
     begun = False
     try:
         with replacing(path) as temporary:
@@ -119,7 +119,7 @@ def replacing_output(path: Path) -> Iterator[Path]:
 
 
 def write_bytes_atomically(path: Path, data: bytes) -> None:
-    """Write a small file atomically. Raises `NcuBenchError` if the folder is not writable."""
+    """Write a file that the user requested atomically. Raises `NcuBenchError` if it cannot be written."""
     with replacing_output(path) as temporary:
         temporary.write_bytes(data)
 

@@ -23,8 +23,9 @@ class DamagedManifest(NcuBenchError, ValueError):
 class ToolRun:
     """One executed command: its arguments, how it ended, its duration.
 
-    `log` and `report` are the files that it wrote to logs/ and reports/; `kind` names the counters that it collected,
-    `passes` is the expected number of passes per kernel. `ended_for` is why we ended it; "" if it ended by itself.
+    `log` and `report` are the files that it wrote to logs/ and reports/ ("" if none); `kind` names the counters that it
+    collected, `passes` is the expected number of passes per kernel, None if unknown. `ended_for` is the reason why
+    ncu-bench ended it; "" if it ended by itself.
     """
 
     command: list[str]
@@ -45,7 +46,7 @@ class ToolRun:
 
     @property
     def why_ended(self) -> str:
-        """The note on a command that we ended; "" for a command that ended by itself."""
+        """The note on a command that ncu-bench ended; "" for a command that ended by itself."""
         return f"ended because {self.ended_for}" if self.ended_for else ""
 
 
@@ -53,11 +54,12 @@ class ToolRun:
 class Manifest:
     """All information needed to interpret and reproduce a run's numbers.
 
-    `source` is ncu, nsys or operators. `plan` explains why there is one run of ncu or two, `expected` sums up the
-    model's expected work. `partial`: the run ended early. `place`: the rank (or host and processes) of this part of a
-    distributed run; `ranks`: how each rank ended, in the manifest of the whole run. `sampled`: power, clocks and
-    activity of each GPU while the program ran, by its index. `commit` is what was checked out where the run was
-    started, `committed` the date of that commit; "" outside of a repository.
+    `source` is the tool: ncu, nsys, operators or pytorch; none for a rank without a tool, bench for a sweep. `plan`
+    explains why there is one run of ncu or two, `expected` sums up the model's expected work. `partial`: the run ended
+    early, or a sweep has not ended. `place`: the rank (or host and processes) of this part of a distributed run;
+    `ranks`: how each rank ended, in the manifest of the whole run. `sampled`: power, clocks and activity of each GPU
+    while the program ran, by its index. `commit` is the commit checked out where the run was started, `committed` its
+    date (ISO 8601); both "" outside of a repository.
     """
 
     asked: list[str]

@@ -59,8 +59,8 @@ def writing(folder: Path) -> Iterator[None]:
 def begin_sweep(folder: Path, asked: Sequence[str], commit: tuple[str, str] = ("", "")) -> Manifest:
     """Create the folder of a sweep's logs, and write its manifest, which is partial until the sweep ends.
 
-    `asked` is the command line, `commit` what is checked out, with its date. Raises `NcuBenchError` if the folder
-    cannot be created.
+    `asked` is the command line, `commit` the checked-out commit and its date. Raises `NcuBenchError` if the folder
+    cannot be created, `OSError` if the manifest cannot be written.
     """
     logs = folder / LOGS
     try:
@@ -98,7 +98,7 @@ def make_folder(folder: Path) -> Path | None:
 
 
 def put_aside(folder: Path) -> Path:
-    """Move the contents of a folder to a new one beside it, which is returned."""
+    """Move the contents of a folder, except its lock, to a new folder beside it; returns the new folder."""
     aside = Path(tempfile.mkdtemp(prefix=f"{folder.absolute().name}-broken-off-", dir=folder.absolute().parent))
     for entry in folder.iterdir():
         if entry.name != LOCK:

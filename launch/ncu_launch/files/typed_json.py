@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 Record = TypeVar("Record")
 
 UNREADABLE = (ValueError, TypeError, RecursionError)
-"""Raised when JSON cannot be used: truncated, of another structure, or nested too deeply."""
+"""Exceptions for JSON that cannot be used: truncated, of another structure, or nested too deeply."""
 
 
 def record_of(kind: type[Record], values: dict[str, Any]) -> Record:
@@ -37,7 +37,7 @@ def object_in(file: Path) -> dict[str, Any]:
 
 
 def _is_a(value: object, declared: Any) -> bool:
-    """True if a value from JSON has the type that a field declares; JSON lists were converted to tuples before."""
+    """True if a value has the type that a field declares. A tuple field accepts no list: callers convert JSON lists."""
     inner = get_args(declared)
     if declared is Any:
         return True
