@@ -99,7 +99,7 @@ def _scaled_word(word: str) -> tuple[str, float]:
 
 DECIMALS = (".", ",")
 OTHER_GROUPING = "'’ \u00a0\u2009\u202f"
-"""What groups thousands in some locales, beside the mark that is not the decimal one: apostrophes and narrow blanks."""
+"""Further characters that group thousands, besides the one of . and , that is not the decimal mark."""
 
 
 @cache
@@ -131,7 +131,7 @@ class Number(NamedTuple):
 
 
 ENOUGH_VOTES = 1000
-"""Inference stops once more numbers require one decimal mark and none requires the other."""
+"""Inference stops once more numbers than this require one decimal mark and none requires the other."""
 
 
 class DecimalVotes(dict[str, int]):
@@ -147,7 +147,7 @@ class DecimalVotes(dict[str, int]):
 
     @property
     def is_resolved(self) -> bool:
-        """True if further numbers cannot change the mark."""
+        """True if so many numbers agree that no further ones are read."""
         return max(self.values()) > ENOUGH_VOTES and not min(self.values())
 
 
@@ -162,8 +162,8 @@ class NumberFormat:
         """Infer the format of a table from its (text, base unit) cells.
 
         `65,77` and `27.595.520` require decimal commas, `65.77` and `1,234.5` decimal points; `117.344` and `1,234` are
-        ambiguous. If all are ambiguous, a point before three digits in a counted unit groups thousands, because ncu
-        prints counts with none, two or six decimals, never three.
+        ambiguous. If all are ambiguous, points group thousands if every number with one is in a counted unit, because
+        ncu prints counts with none, two or six decimals, never three.
         """
         votes = DecimalVotes()
         pointed_counts = other_points = 0

@@ -1,6 +1,6 @@
 """Read the file of the operator collector: a header, then one JSON object per line.
 
-Its numbers are not hardware counters: times are of operators as PyTorch dispatches them, FLOPs and bytes follow from
+Its numbers are not hardware counters: times are of operators as PyTorch dispatches them; FLOPs and bytes follow from
 shapes. `source` is "operators", `flops_basis` names the method, and the column `contraction_flops` holds the part that
 PyTorch's counter counts. A header with "estimate" describes a model that was not run: its operators have no times, and
 `source` is "estimate".
@@ -39,11 +39,11 @@ _UNIT_OF_TYPE_BEFORE = {"float64": "fp64", "float32": "fp32"}
 """Version 1 does not store the unit. On a CPU it follows from the type; a GPU may compute fp32 as TF32."""
 
 may_open_operator_file = re.compile(re.escape(f'{{"{FORMAT}": ')).match
-"""Whether a line begins like the header of a collector's file."""
+"""Match a line that begins like the header of a collector's file; None for any other line."""
 
 
 def open_operator_file(line: str, current: Page | None) -> Page | None:
-    """The file whose header `line` is; None if it is none, or is inside a report."""
+    """A reader of the file whose header is `line`; None for any other line, and for a line inside a report."""
     if current is not None:
         return None
     try:
@@ -54,7 +54,7 @@ def open_operator_file(line: str, current: Page | None) -> Page | None:
 
 
 class OperatorFile:
-    """The records of one collector. Raises `NcuBenchError` if their format version is unknown."""
+    """A page of the records of one collector. Raises `NcuBenchError` if their format version is unknown."""
 
     def __init__(self, header: str) -> None:
         self.header: dict[str, Any] = json.loads(header)

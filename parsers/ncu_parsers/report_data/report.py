@@ -58,7 +58,7 @@ ncu 2025.3 prints it beside its raw page, which names the metrics. The mean is k
 """
 NAN_TEXTS = frozenset({"nan", "-nan"})
 _OF_INSTANCES = re.compile(r"\d+: ")
-"""How values of instances begin that are printed behind a text: `CachePreferNone (0: CachePreferNone)`."""
+"""Start of the instance values printed after a text: `CachePreferNone (0: CachePreferNone)`."""
 
 READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION, HOST, SAMPLE})
 
@@ -95,7 +95,7 @@ def labels_of_metrics() -> dict[str, tuple[str, str]]:
 def metric_of_label(section: str, body: str, label: str) -> LabelledMetric:
     """The metric that `label` means in `section`.
 
-    `body` is the Body Item Label of `--print-details all`, else "". A metric name is its own label.
+    `body` is the Body Item Label of `--print-details all`, else "". A label that is a metric name means that metric.
     """
     if "__" in label:
         breakdown = re.match(_BREAKDOWN, label)
@@ -197,7 +197,8 @@ class Page(Protocol):
 class Report:
     """One parsed report file: its launches, or, from readers that build whole tables, the table of its launches.
 
-    If `table` is set, `launches` is empty, and `origin` is the value of the `source` column.
+    If `table` is set, `launches` is empty, and `origin` is the value of the `source` column. `era` names the
+    tool's versions by the form of the file. `examples` are the number and text of the first line of each kind.
     """
 
     source: str
@@ -228,7 +229,7 @@ class Report:
 
     @property
     def losses(self) -> list[str]:
-        """What could not be read: number of lines per kind, and the first line of each."""
+        """Lines that could not be read: number per kind, and the first line of each kind."""
         lost = ((kind, self.examples[kind]) for kind in (BROKEN, CUT, TOO_LONG) if kind in self.examples)
         return [
             f"{_counted(self.lines[kind], kind)}, the first in line {line}: {text[:100]}" for kind, (line, text) in lost
@@ -283,7 +284,7 @@ class ReadingProblems:
     succeeded: int = 0
 
     def notes(self) -> list[str]:
-        """One note on metrics without a value in every launch, and one per metric with contradictory values."""
+        """One note on metrics that are n/a in all successful launches, and one per metric with contradictory values."""
         everywhere = sorted(name for name, count in self.absent.items() if self.succeeded and count >= self.succeeded)
         notes = []
         if everywhere:

@@ -139,7 +139,7 @@ def wholes(values: npt.NDArray[np.integer], kind: pa.DataType) -> pa.Array:
 
 
 def recoded_integers(codes: npt.NDArray[np.integer], values: Sequence[int | None]) -> pa.Array:
-    """int64: the value at each place, which may be negative."""
+    """int64 from each row's index into `values`, which may be negative."""
     numbers = np.array([0 if value is None else value for value in values], np.int64)[codes]
     present = np.array([value is not None for value in values], np.bool_)[codes]
     bitmap = None if present.all() else _buffer(np.packbits(present, bitorder="little"))
@@ -268,7 +268,7 @@ def distinct_lists(array: pa.ListArray) -> tuple[npt.NDArray[np.int64], list[tup
 
 
 def _numbered(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Each value as a number, which counts distinct values in the order in which they come."""
+    """The index of each value among the distinct values, in order of first appearance."""
     return values_of(encoded(whole(values)).indices, np.int32).astype(np.int64)
 
 
@@ -286,7 +286,7 @@ def words_of(array: pa.DictionaryArray) -> list[str | None]:
 
 
 def one(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array. Arrow makes one from no chunks by pyarrow.array(), which imports pandas."""
+    """A column as one array. Of no chunks, combine_chunks() would call pyarrow.array(), which imports pandas."""
     if not column.num_chunks:
         return pa.nulls(0, column.type)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

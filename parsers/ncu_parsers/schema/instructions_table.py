@@ -52,7 +52,7 @@ IDENTITY_COLUMNS: tuple[Field, ...] = (
 
 
 def instructions_beside(launches: Path) -> Path:
-    """The file of instructions of a file of launches: instructions.parquet beside launches.parquet, else NAME.*."""
+    """Path of a launches file's instructions: instructions.parquet, or NAME.instructions.parquet for NAME.parquet."""
     if launches.name == _LAUNCHES:
         return launches.with_name(INSTRUCTIONS_FILE)
     return launches.with_name(f"{launches.stem}.{INSTRUCTIONS_FILE}")
@@ -75,7 +75,7 @@ def ptx_file(kernel_name: str) -> str:
 class Measure(NamedTuple):
     """A column of counts: its unit and meaning, the metric of binary reports and the titles on source pages.
 
-    Texts are the values of `words`, by the codes in binary reports.
+    A column of texts has `words`: the text of each code in binary reports.
     """
 
     name: str
@@ -113,7 +113,7 @@ STALLS: dict[str, tuple[str, ...]] = {
     "wait": ("wait",),
     "warpgroup_arrive": ("warpgroup_arrive", "gmma"),
 }
-"""Reasons for which a warp does not issue: metric name -> name on source pages after "stall_"."""
+"""States of a sampled warp (`selected`: it issues): name in metrics -> names on source pages after "stall_"."""
 
 NOT_ISSUED = "_not_issued"
 
@@ -221,7 +221,7 @@ def _stalls(behind: str, title: str, meaning: str) -> tuple[Measure, ...]:
 
 
 def measure_of(metric: str) -> Measure | None:
-    """The column for a metric of a binary report. Newer reports put "__sass_" in front of some."""
+    """The column for a metric of a binary report, or None. Newer reports write "__sass_" for "__" in some names."""
     return _BY_METRIC.get(metric) or _BY_METRIC.get(metric.replace("__sass_", "__"))
 
 
@@ -239,8 +239,8 @@ COLUMNS: tuple[Field, ...] = (*IDENTITY_COLUMNS, *(measure.field for measure in 
 def instructions_table(columns: Mapping[str, Any], *, notes: Sequence[str] = ()) -> pa.Table:
     """The table of these columns, each an array or a list of equal length; missing ones are null.
 
-    Columns outside the contract (unknown metrics) are kept after it. Raises `pa.ArrowInvalid` if lengths differ or
-    values do not fit their type.
+    Columns outside the contract (unknown metrics) are kept after it. Raises `pa.ArrowInvalid` if lengths differ, and it
+    or `OverflowError` if values do not fit their type.
     """
     rows = next((len(values) for values in columns.values()), 0)
     missing = {kind: pa.nulls(rows, kind) for kind in {column.type for column in COLUMNS}}  # shared, as most lack most

@@ -46,7 +46,7 @@ class MetricsInAnyForm:
         return self._floats(metric, frozenset())
 
     def behind(self, metric: str) -> tuple[str, ...]:
-        """The columns that a metric is computed from: itself, or the terms of its first complete form."""
+        """The columns that a metric is computed from: itself, or those of its first complete form; () if none."""
         return source_columns(metric, self._columns)
 
     def formula(self, metric: str) -> str:

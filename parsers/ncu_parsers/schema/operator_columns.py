@@ -31,7 +31,7 @@ INTEGER_OPERATIONS = "integer_operations"
 """Column of integer operations of products, which are not FLOPs."""
 
 THREADS = "threads"
-"""Column of the threads that a CPU operator may use; its ceilings depend on them."""
+"""Column of the number of threads that a CPU operator may use; its ceilings depend on it."""
 
 OPERATOR_DEVICE = "operator_device"
 """Column of the device of an operator (cpu or cuda), which determines the clock of its time."""
@@ -39,8 +39,8 @@ OPERATOR_DEVICE = "operator_device"
 OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT = (
     "operator_call", "operator_flops", "operator_least_bytes", "operator_unit",
 )  # fmt: skip
-"""Columns of a launch's operator call: its number in the trace, and its work, stored on its first kernel only; it is 0
+"""Columns of a launch's operator call: its number in the trace, and its work, stored on its first kernel; work is 0
 on the call's other launches, so that sums include it once."""
 
 UNIT_COLUMN = {"fp64": "flops_fp64", "fp32": "flops_fp32"}
-"""Columns of units other than tensor cores."""
+"""Column of FLOPs by unit, for units other than tensor cores."""

@@ -23,7 +23,7 @@ VALUES = {ARGUMENTS: "argument_values", METRICS: "metric_values", SAMPLED: "samp
 UNITS = {METRICS: "metric_units", SAMPLED: "sampled_units"}
 """Key of the metadata -> key of a row: the unit of each counter or sampled value."""
 PREFIX = "arg_"
-"""Prefix of an argument whose name another column has."""
+"""Prefix of an extra column whose name another column has."""
 GREATEST = 2**63 - 1
 _MEANINGS = {
     ARGUMENTS: "argument {} of the function",
@@ -61,7 +61,7 @@ def own_fields(rows: Sequence[Row], taken: Collection[str]) -> OwnColumns:
 
 
 def own_names(table: pa.Table, kind: str = ARGUMENTS) -> list[str]:
-    """The columns of a table that are arguments, or metrics; [] for a table without them.
+    """The columns of a table that hold its arguments, or another `kind` of extra values; [] for a table without them.
 
     An untrusted file may contain any names: only letters, digits, _ and dots are accepted.
     """

@@ -52,5 +52,5 @@ def why_no_ncu(vendors: Collection[Vendor | None]) -> str:
 
 
 def why_no_ncu_for(table: pa.Table) -> str:
-    """The same for the GPUs of a table of launches."""
+    """As `why_no_ncu`, for the GPUs in a table of launches."""
     return why_no_ncu(vendors_in(table))

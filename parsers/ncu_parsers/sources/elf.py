@@ -23,7 +23,7 @@ FUNCTION = 2
 MOST_SECTIONS = 1 << 20
 LONGEST_SECTION = 1 << 29
 NAMES_PER_TABLE, SMALLEST_TABLE = 8, 1 << 16
-"""Names hold at most this many times the bytes of their table, of a small one more."""
+"""All names together may take NAMES_PER_TABLE times the bytes of their table, plus SMALLEST_TABLE."""
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -60,7 +60,7 @@ class Symbol(NamedTuple):
 
 
 class Elf:
-    """A 64-bit little-endian ELF file. Raises `DamagedBinary` if it is none, or cut."""
+    """A 64-bit little-endian ELF file. Reading raises `DamagedBinary` for another file, a cut or a damaged one."""
 
     def __init__(self, stream: BinaryIO, begin: int = 0) -> None:
         """Read the headers of the file that begins at a position of `stream`."""
@@ -83,11 +83,11 @@ class Elf:
         return self._table
 
     def section(self, name: str) -> Section | None:
-        """The first section of a name; None without."""
+        """The first section with this name; None if there is none."""
         return self._by_name.get(name)
 
     def content(self, section: Section) -> bytes:
-        """The bytes of a section; none if it is not stored in the file."""
+        """The bytes of a section; b"" if it is not stored in the file."""
         if section.kind == NO_BITS:
             return b""
         if section.size > LONGEST_SECTION:
@@ -96,7 +96,7 @@ class Elf:
 
     @cached_property
     def symbols(self) -> list[Symbol]:
-        """The symbols of a file that is linked or an object; [] if stripped."""
+        """The symbols of the file's symbol table, in order; [] if stripped."""
         table = next((one for one in self._table if one.kind == SYMBOL_TABLE), None)
         if table is None or table.link >= len(self._table):
             return []
@@ -104,7 +104,7 @@ class Elf:
         return list(_symbols(data[: len(data) // _SYMBOL.size * _SYMBOL.size], names))
 
     def relocated(self, section: Section) -> dict[int, Symbol]:
-        """The symbols whose addresses belong into a section, by their position there."""
+        """The symbols whose addresses are inserted into a section, by position there; {} without relocations."""
         table = self.section(f".rela{section.name}") or self.section(f".rel{section.name}")
         if table is None:
             return {}

@@ -33,8 +33,8 @@ WHILE_READING = 0.45
 (pages of ncu)."""
 
 WHILE_STREAMING, A_STREAM = 0.35, 300_000_000
-"""Share of the limit for a streamed report, and its usual bytes. A report whose launches cannot be written before its
-end takes about three times as much."""
+"""Share of the limit for a streamed report, and the bytes that it may take if that is more (its usual need). A report
+whose launches cannot be written before its end takes about three times as much."""
 
 WHILE_IN_PARTS = 0.75
 """Share of the limit for a timeline that is read and written in parts of fixed size, or of which only times are read,
@@ -48,7 +48,8 @@ MESSAGES_IN_IT, CODES_IN_IT = 64, 8
 length; the code of a kernel, which is one text, an eighth."""
 
 TIDIED = 0.95
-"""Releasing memory takes seconds. If it frees less than 5 %, it would soon be needed again."""
+"""Share of its maximum that a process may use after releasing memory: above it, seconds of releasing would soon be
+needed again."""
 
 MOST_ON_DISK = 4
 """A decompressed database, and input from a pipe, may take this multiple of the limit on disk."""
@@ -127,7 +128,7 @@ def size_of(text: str) -> int:
 
 
 def take_share(whole: int, processes: int) -> None:
-    """Use this process's share of the limit `whole`, which a process that started several divides among them."""
+    """Limit this process to its share of `whole` bytes, divided among `processes`; at least to `LEAST`."""
     _limit.set(max(whole // processes, LEAST))
 
 

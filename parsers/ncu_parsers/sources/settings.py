@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Files that are read with traces, and words on buffers; "" if none is given.
+    """Files read together with traces, and the description of buffers; "" for what is not given.
 
     `formulas`: TOML of operator formulas (`ncu_launch.operators.user_formulas`). `capture`: the trace of the run that
     captured CUDA graphs (`derived.operators.graph_captures`). `layout` and `event_names`: of buffers of records from

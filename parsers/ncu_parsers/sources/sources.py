@@ -80,7 +80,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Its size on disk in bytes; 0 if unknown, and at most 8 MB for a pipe.
+        """Its size on disk in bytes, 0 if unknown; for a pipe the bytes so far, after waiting for 8 MB or its end.
 
         Raises `NcuBenchError` if a pipe cannot be buffered.
         """
@@ -252,7 +252,8 @@ class Lines:
 
     `replaced` counts lines with bytes that are invalid in the encoding; `complete` is false if the last line has no
     line end; `head` is the beginning of the file, undecoded. Raises `memory.TooBig`, naming the report `name`, if the
-    process exceeds its memory limit. `block_bytes` are read at once, and of a `streaming` report nothing is kept.
+    process exceeds its memory limit. `block_bytes` are read at once. `streaming`: the lines are not kept
+    (see `memory.require_memory`), and those just before damage may be lost.
     """
 
     stream: BinaryIO

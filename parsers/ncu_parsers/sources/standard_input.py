@@ -44,7 +44,7 @@ class StandardInput:
 
 
 class Pipe(StandardInput):
-    """Input from a pipe: data that arrived is in a temporary file; the rest is read on demand."""
+    """Input from a pipe: data that arrived is kept, the rest is read on demand."""
 
     def __init__(self, pipe: BinaryIO, name: str = "Standard input") -> None:
         kept = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # stays open with this object
