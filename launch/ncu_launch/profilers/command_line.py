@@ -15,13 +15,12 @@ Version = tuple[int, int]
 NEWEST: Version = (9999, 0)
 
 GPU_METRICS_OF_SEVERAL: Version = (2025, 1)
-"""From this version on nsys is given --gpu-metrics-devices. The release that introduced it was not found; by public
-notes, nsys of 2025 takes it and calls --gpu-metrics-device deprecated, which 2022.4 lists: older versions are given the
-latter."""
+"""Oldest nsys that is given --gpu-metrics-devices; older versions are given --gpu-metrics-device, which 2022.4 lists.
+Which release introduced the new flag is not documented; by public notes, nsys of 2025 calls the old one deprecated."""
 GPU_METRICS_HZ = 10_000
-"""The rate at which nsys samples GPU metrics by default."""
+"""Default sampling rate of GPU metrics."""
 LEAST_GPU_METRICS_HZ, MOST_GPU_METRICS_HZ = 10, 200_000
-"""The rates that nsys accepts, by the help text of 2022.4 and the User Guide of 2025 and later."""
+"""The sampling rates that nsys accepts, by the help text of 2022.4 and the User Guide of 2025 and later."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def _ncu_filters(options: NcuOptions) -> list[str]:
 
 @dataclass(frozen=True)
 class NsysOptions:
-    """What nsys records. `output` has no suffix: nsys adds its own. `gpu_metrics_hz`: how often it samples GPUs."""
+    """What nsys records. `output` has no suffix: nsys adds its own. `gpu_metrics_hz`: sampling rate, None for none."""
 
     output: str
     version: Version = NEWEST
@@ -106,7 +105,7 @@ class NsysOptions:
 
 
 def nsys_command(options: NsysOptions, program: Sequence[str]) -> list[str]:
-    """The nsys command line that traces CUDA and NVTX of `program`, without sampling or context switches.
+    """The nsys command line that traces CUDA and NVTX of `program`, without CPU samples or context switches.
 
     Kernels of a CUDA graph are traced node by node: newer versions default to one entry per graph, without kernels.
     """

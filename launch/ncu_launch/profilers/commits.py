@@ -1,4 +1,4 @@
-"""Commits of the repository that the current folder lies in, by git, if it is installed."""
+"""Commits of the git repository that contains the current folder; none are known if git is not installed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LINE = re.compile(r"^([0-9a-f]{40,64}) (\d{4}-\S+)$", re.MULTILINE)
 
 
 def commit_here() -> tuple[str, str]:
-    """What is checked out, and the date of that commit (ISO 8601); ("", "") outside of a repository."""
+    """Hash and date (ISO 8601) of the checked-out commit; ("", "") outside of a repository."""
     return next(iter(_dated("HEAD").items()), ("", ""))
 
 
 def dates_of(commits: Collection[str]) -> dict[str, str]:
-    """Commit as it was given, whole or shortened -> its date (ISO 8601), of those that the repository here knows."""
+    """Date (ISO 8601) by commit, for the full or abbreviated hashes in `commits` that this repository contains."""
     dated = {commit: _dated(commit) for commit in commits if _COMMIT.fullmatch(commit)}
     return {commit: date for commit, found in dated.items() for date in found.values()}
 

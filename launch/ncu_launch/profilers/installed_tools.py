@@ -90,7 +90,7 @@ def mig_modes() -> tuple[str, ...] | None:
 
 
 def sampled_gpus_by(nsys: Tool | None) -> str | None:
-    """nsys's answer on the GPUs whose metrics it can sample; None without an nsys that answers."""
+    """What nsys prints about the GPUs whose metrics it can sample; None without an nsys that answers."""
     if nsys is None:
         return None
     several = "s" if (nsys.version or NEWEST) >= GPU_METRICS_OF_SEVERAL else ""
@@ -110,8 +110,8 @@ def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:
 def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
     """Export a report to SQLite at `output` with nsys, logging to `log`; False if nsys failed to start or timed out.
 
-    Success is the existence of `output`, not nsys's messages. Partial output of a failing nsys is removed: a part of a
-    timeline looks like the timeline of a program that did nothing.
+    Success is the existence of `output`, not the result: it is True for an nsys that failed, whose partial output is
+    removed, since it looks like the timeline of a program that did nothing. Raises `KeyboardInterrupt` on Ctrl-C.
     """
     command = nsys_export_command(str(report.absolute()), str(output.absolute()), nsys.path)
     try:

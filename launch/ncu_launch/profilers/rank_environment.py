@@ -35,7 +35,7 @@ COLLECTIVE_KERNELS = "nccl|nvshmem|cross_device_reduce|one_shot_all_reduce|two_s
 class Place:
     """The rank of a process, its world size, its rank on the host, and the launcher that set them.
 
-    `local_size`, the number of ranks on the host, is None if the launcher does not pass it.
+    If the launcher does not pass them, `local_rank` is `rank`, and `local_size`, the number of ranks on the host, None.
     """
 
     rank: int
@@ -126,8 +126,8 @@ def _number(text: str | None) -> int | None:
 def starts_ranks(nproc: int | None, place: Place | None) -> bool:
     """True if this process must start `nproc` ranks itself; False if a launcher already started this process as a rank.
 
-    A launcher that started one process per node leaves starting the ranks to that process. Raises `WrongUsage` if the
-    launcher started several processes on this node, but not `nproc`.
+    If a launcher started one process per node, that process starts the ranks. Raises `WrongUsage` if the launcher
+    started another number of processes on this node, or an unknown one, unless `nproc` is the world size.
     """
     if nproc is None:
         return False

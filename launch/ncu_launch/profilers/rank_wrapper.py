@@ -1,4 +1,4 @@
-"""Started as a rank when one profiler traces all ranks: records rank and process id, then execs the program.
+"""Starts a rank's program when one profiler traces all ranks: records rank and process id, then execs the program.
 
     python -m ncu_launch.profilers.rank_wrapper FOLDER PROGRAM...
 

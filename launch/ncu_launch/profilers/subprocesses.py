@@ -35,9 +35,9 @@ OWN_PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.exe
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended: exit code (negative: killed by that signal), wall-clock seconds, and its last lines.
+    """How a command ended: exit code (negative: killed by that signal), wall-clock seconds, and its last 400 lines.
 
-    `ended_for` is the reason that `should_end` returned, None if it ended by itself.
+    `interrupted`: ended by Ctrl-C or by `should_end`, whose reason is `ended_for` (None otherwise).
     """
 
     exit_code: int
@@ -118,7 +118,7 @@ def run(
 
 
 def lines_of(log: Path) -> Iterator[str]:
-    """Lines of a log without line ends, read lazily; lines over 64 KiB come in pieces."""
+    """Lines of a log without trailing white space, read lazily; lines over 65,536 characters come in pieces."""
     with log.open(encoding="utf-8", errors="replace") as stream:
         while line := stream.readline(LONGEST_LINE):
             yield line.rstrip()
@@ -163,7 +163,7 @@ def _read(process: subprocess.Popen[bytes], stream: TextIO, kept: list[str], on_
 
 
 def end_tree(process: subprocess.Popen[bytes], mark: str, grace: float | None = None) -> None:
-    """End a process and everything that it started: SIGTERM first, SIGKILL after `grace` seconds."""
+    """End a process and everything that it started: SIGTERM first, SIGKILL after `grace` seconds (None: `GRACE_S`)."""
     family = _family(process, mark)
     _signal(family, signal.SIGTERM)
     deadline = time.monotonic() + (GRACE_S if grace is None else grace)

@@ -1,9 +1,9 @@
 """Run a Python program under PyTorch's profiler, and write its trace when the program ends, however it ends.
 
 Started by path, as `python traced_program.py TRACE.json.gz train.py --epochs 1` or `... TRACE.json.gz -m train`, by the
-program's own Python, which need not have ncu-bench: nothing of it is imported here. With `--sample MS METRIC,...`
-behind the trace, GPU metrics are sampled each so many milliseconds, where that PyTorch (September 2026 and newer) and
-the driver can; else a line says what is missing, and the program runs without.
+program's own Python, which need not have ncu-bench: this file imports nothing of it. With `--sample MS METRIC,...`
+after the trace, GPU metrics are sampled every MS milliseconds if that PyTorch (September 2026 or newer) and the driver
+support it; otherwise a line on stderr says what is missing, and the program runs without samples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MODULE = "-m"
 SAMPLE = "--sample"
 NOT_SAMPLED = "GPU metrics are not sampled: "
 CLASSES = ("PerformanceMetricsConfig", "ProfilerActivityConfig")
-"""What PyTorch's profiler is told with to sample."""
+"""Classes of torch.profiler that configure the sampling of GPU metrics; older versions of PyTorch lack them."""
 
 
 def _look_where_python_would(first: str) -> None:
@@ -33,7 +33,7 @@ def _look_where_python_would(first: str) -> None:
 
 
 def _run(words: list[str]) -> None:
-    """Run a script or a module (`-m`) as `python` would with these words."""
+    """Run a script or a module (`-m`), with its arguments, as `python` would."""
     if words[0] == MODULE:
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
@@ -55,7 +55,7 @@ def _torch_profiler() -> Any:
 
 
 def _sampling(profiler: Any, interval_ms: float, metrics: list[str]) -> list[Any]:
-    """The activities to record with these metrics sampled. Raises `LookupError` saying what is missing."""
+    """The profiler activities that also sample `metrics`. Raises `LookupError`, which says what is missing for that."""
     lacking = [name for name in CLASSES if not hasattr(profiler, name)]
     if lacking:
         import torch
@@ -73,7 +73,10 @@ def _sampling(profiler: Any, interval_ms: float, metrics: list[str]) -> list[Any
 
 
 def started(sample: list[str]) -> Any:
-    """A profiler of everything that PyTorch can record here, started; with `sample` (MS METRIC,...) also samples."""
+    """Start PyTorch's profiler with every supported activity; it samples GPU metrics by `sample` (MS, "METRIC,...").
+
+    If sampling is not possible, writes the reason to stderr and starts without. Exits with a message without PyTorch.
+    """
     profiler = _torch_profiler()
     with warnings.catch_warnings():  # a profiler without a schedule warns of its first cycle
         warnings.simplefilter("ignore")
@@ -92,12 +95,12 @@ def started(sample: list[str]) -> Any:
 
 
 class SecondProfiler(SystemExit):
-    """PyTorch's profiler was started while ours runs."""
+    """The program started PyTorch's profiler while the one around it runs."""
 
 
 @contextmanager
 def no_second_profiler() -> Iterator[None]:
-    """Raise `SecondProfiler` where PyTorch's profiler is started inside: only one can run; a second one crashes."""
+    """Raise `SecondProfiler` if PyTorch's profiler is started in the block: only one can run; a second one crashes."""
     from torch.autograd.profiler import profile
 
     def refuse(*_: Any) -> None:
@@ -120,7 +123,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the program of the command line, and write its trace."""
+    """Run the program named on the command line, and write its trace."""
     trace, *words = sys.argv[1:]
     sample: list[str] = []
     if words[0] == SAMPLE:

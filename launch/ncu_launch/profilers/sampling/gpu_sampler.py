@@ -48,7 +48,7 @@ class SampledGpu:
 
     @property
     def energy_j(self) -> float | None:
-        """Mean power over the sampled time."""
+        """Mean power times the sampled time, in joules; None if the power is unknown."""
         return None if self.power_w is None else self.power_w * self.seconds
 
     def as_json(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class SampledGpu:
         return {**asdict(self), "energy_j": self.energy_j}
 
     def in_words(self) -> str:
-        """Rate, time, power and other known values, as the end of a sentence."""
+        """Number of readings, time, power and other known values, as the end of a sentence."""
         parts = [f"{self.readings} readings over {self.seconds:.3g} s"]
         if self.power_w is None:
             parts.append(f"no power: its energy counter did not move twice, none was read after {AVERAGED_S:g} s")
@@ -78,7 +78,7 @@ class SampledGpu:
 class GpuSampler:
     """The readings of a GPU so far; the last one is taken when the block of `sampling` ends.
 
-    `utc_of_zero_ns` is the zero of the readings' monotonic clock, in ns since 1970.
+    `utc_of_zero_ns` is the time at which the readings' monotonic clock was 0, in ns since 1970 (UTC).
     """
 
     def __init__(self, uuid: str | None = None) -> None:
@@ -95,7 +95,7 @@ class GpuSampler:
 
 @contextmanager
 def sampling(gpu: NvmlGpu, period_s: float = PERIOD_S) -> Iterator[GpuSampler]:
-    """Read `gpu` every `period_s` seconds within the block, in a separate thread."""
+    """Read `gpu` every `period_s` seconds within the block, in a separate thread, and once at its start and end."""
     sampler, ended = GpuSampler(gpu.uuid), threading.Event()
 
     def read_on() -> None:
@@ -117,7 +117,10 @@ def sampling(gpu: NvmlGpu, period_s: float = PERIOD_S) -> Iterator[GpuSampler]:
 
 @contextmanager
 def sampling_gpus(devices: Sequence[str]) -> Iterator[dict[str, GpuSampler]]:
-    """Read several GPUs, given by index or UUID, within the block. Raises `NcuBenchError` if one cannot be opened."""
+    """Read several GPUs within the block; yields their samplers by the given index or UUID.
+
+    Raises `NcuBenchError` if one cannot be opened.
+    """
     with ExitStack() as stack:
         yield {device: stack.enter_context(sampling(stack.enter_context(opened_gpu(device)))) for device in devices}
 

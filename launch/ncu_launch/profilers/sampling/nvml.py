@@ -1,7 +1,7 @@
 """One GPU as NVIDIA's management library (NVML) reports it, through the package nvidia-ml-py (extra `nvml`).
 
-Written from NVIDIA's NVML API reference, tested with a stand-in and run on an H100. A function that a driver or GPU
-lacks gives None, and so does any other error of one reading.
+Written from NVIDIA's NVML API reference, tested with a stand-in and run on an H100. A value is None if the driver or
+GPU lacks its function, or if reading it fails otherwise.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def gpm_metrics() -> dict[str, dict[str, Any]]:
 
 
 def reasons_text(bits: int) -> str:
-    """Throttling reasons in words; "none" if there are none."""
+    """The throttling reasons of a bit mask in words; "none" if there are none."""
     unknown = bits & ~(IDLE | sum(REASONS))
     found = [name for bit, name in REASONS.items() if bits & bit] + ([f"unknown (0x{unknown:x})"] if unknown else [])
     return ", ".join(found) or UNTHROTTLED
@@ -97,12 +97,12 @@ class NvmlGpu:
 
     @property
     def uuid(self) -> str | None:
-        """The GPU's UUID, as "GPU-..."."""
+        """The GPU's UUID, as "GPU-..."; None if NVML does not report it."""
         found = self._asked("nvmlDeviceGetUUID")
         return found.decode("ascii", "replace") if isinstance(found, bytes) else found
 
     def read(self) -> NvmlReading:
-        """Read power, energy, clocks, temperature and reasons of throttling once."""
+        """Read power, energy, clocks, temperature and throttling reasons once."""
         nvml = self._nvml
         power = self._asked("nvmlDeviceGetPowerUsage")
         energy = self._asked("nvmlDeviceGetTotalEnergyConsumption")
@@ -156,7 +156,7 @@ class NvmlGpu:
         }
 
     def _asked(self, function: str, *arguments: Any) -> Any:
-        """The result of a function of NVML; None if this package, driver or GPU has no answer."""
+        """The result of an NVML function; None if this package, driver or GPU does not provide it."""
         try:
             return getattr(self._nvml, function)(self._handle, *arguments)
         except (AttributeError, self._nvml.NVMLError):

@@ -36,7 +36,7 @@ class PowerReading:
 
 
 def write_readings(folder: Path, samplers: Mapping[str, GpuSampler]) -> None:
-    """Write the readings of some GPUs, by their index, into a run folder."""
+    """Write the readings of GPUs, by GPU index, into a run folder. Raises `OSError` if they cannot be written."""
     lines = [
         json.dumps(asdict(PowerReading(
             device, sampler.uuid, round(one.at_s * NS_PER_S) + sampler.utc_of_zero_ns, one.power_w, one.energy_j,
@@ -49,7 +49,7 @@ def write_readings(folder: Path, samplers: Mapping[str, GpuSampler]) -> None:
 
 
 def read_readings(folder: Path) -> dict[str, list[PowerReading]]:
-    """The readings of each GPU in order of time, by its index; {} without the file. Damaged lines are skipped."""
+    """The readings of each GPU in order of time, by GPU index; {} without a readable file. Skips damaged lines."""
     found: dict[str, list[PowerReading]] = {}
     try:
         lines = (folder / POWER).read_text("utf-8").splitlines()

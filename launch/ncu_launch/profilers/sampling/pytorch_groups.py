@@ -1,4 +1,4 @@
-"""What `--metrics` asks PyTorch's profiler to sample."""
+"""The GPU metrics that PyTorch's profiler samples for `--metrics`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ncu_launch.files.toml_tables import table_beside
 
 GIVEN_WITHOUT_SAMPLES = ("time", "flops")
-"""Groups that the trace itself has: times, and FLOPs by shapes."""
+"""Groups that a trace contains without samples: times, and FLOPs from shapes."""
 
 
 def sampled_groups() -> tuple[str, ...]:
@@ -16,7 +16,7 @@ def sampled_groups() -> tuple[str, ...]:
 
 
 def sampled_metrics(asked: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """CUPTI's metrics for groups and full names, each once, and what of `asked` cannot be sampled."""
+    """CUPTI's metrics for the groups and full names in `asked`, each once; and the names that cannot be sampled."""
     groups = table_beside(__file__, "pytorch_groups")
     metrics, cannot = list[str](), list[str]()
     for name in asked:
