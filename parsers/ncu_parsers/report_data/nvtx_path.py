@@ -9,7 +9,7 @@ from ncu_parsers.report_data.report import Launch
 
 
 def place(launch: Launch, ranges: list[tuple[str, str]]) -> None:
-    """Store (domain, name) ranges, outermost first, in a launch; our launcher's set its iteration, phase and module."""
+    """Store a launch's (domain, name) ranges, outermost first; those in `DOMAIN` set iteration, phase and module."""
     launch.nvtx_path = tuple(name for _, name in ranges)
     for domain, name in ranges:
         if domain != DOMAIN:

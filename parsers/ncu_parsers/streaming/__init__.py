@@ -1,1 +1,1 @@
-"""Big CSV reports read batch by batch."""
+"""Big CSV reports, and binary reports, read batch by batch."""

@@ -67,7 +67,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 
 def read_with() -> str:
-    """The disassembler used, if a report has counts per instruction but not per opcode."""
+    """The installed disassemblers, used for counts per instruction in reports without counts per opcode; "" if none."""
     from ncu_parsers.ncu_rep.sass.kernel_text import installed
 
     return installed()
@@ -75,7 +75,10 @@ def read_with() -> str:
 
 @contextmanager
 def _reading(source: Source, report: Report) -> Iterator[Iterator[LaunchColumns]]:
-    """The launches of a report; losses are added to its notes at the end. Raises `NotAReport` if there is no launch."""
+    """The launches of a report; losses are added to its notes at the end.
+
+    Iterating raises `NotAReport`, or `memory.TooBig`, if no launch can be read.
+    """
     lost = Lost()
     report.dialects = [DIALECT]
     with opened(source) as stream:
@@ -190,7 +193,7 @@ def _whole_texts(metrics: dict[str, MetricColumn], name: str, others: Sequence[i
 
 
 def _streams(launches: Sequence[ReportedLaunch], metrics: dict[str, MetricColumn]) -> list[str]:
-    """The stream of each launch; kernels of a range may be on several."""
+    """The stream of each launch; of a range or graph from its own field alone, as its kernels may be on several."""
     texts = _whole_texts(metrics, "launch__stream_id", [launch.stream for launch in launches])
     own = ["" if launch.stream is None else str(launch.stream) for launch in launches]
     return [

@@ -37,7 +37,7 @@ ATTRIBUTES = ("Process Name", "Host Name", "Kernel Time", "Result Type", "Device
 class MetricColumn:
     """One metric of some launches in base units: a launch has a number, a word, or neither.
 
-    `first` is the first launch with either; `absent` counts launches with a printed n/a.
+    `first` is the index of the first launch with either, on long pages; `absent` counts launches with a printed n/a.
     """
 
     values: Floats
@@ -188,7 +188,7 @@ def _joined_metric(name: str, parts: Sequence[LaunchColumns]) -> MetricColumn:
 
 
 def best_reading(readings: Sequence[Reading], number_format: NumberFormat) -> tuple[Metric | None, str | None, str]:
-    """The best of several readings of one metric of a launch, its instances, and a contradicting reading."""
+    """The most precise of several readings of a metric of a launch, its instances, and a contradiction (or "")."""
     metric, behind, contradiction = None, None, ""
     for reading in readings:
         found, instances = metric_of(reading, number_format)

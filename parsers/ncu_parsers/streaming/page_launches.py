@@ -76,7 +76,7 @@ class LaunchIds:
 
 
 def _launches_of_wide_rows(batch: RowBatch, report: Report) -> LaunchColumns:
-    """The launches of a batch. Stores metrics that none of them has, and labels of metrics."""
+    """The launches of a batch. Counts absent metrics in the page's problems, and stores labels of metrics."""
     page, rows = batch.streamed.page, batch.rows
     assert isinstance(page, WidePage)  # noqa: S101 - the caller tells pages apart
     number_format = NumberFormat(batch.decimal)
@@ -104,7 +104,7 @@ def _launches_of_wide_rows(batch: RowBatch, report: Report) -> LaunchColumns:
 
 
 def _scaled(values: Floats, factor: float | Floats) -> Floats:
-    """Values in base units; infinite where that is beyond all that can be stored, which the caller refuses."""
+    """Values in base units; infinite on overflow, which the caller refuses."""
     with np.errstate(over="ignore"):
         return values * factor
 
@@ -129,14 +129,14 @@ def long_launches(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple
 
 
 def _begin_of_last_launch(rows: Rows) -> int:
-    """The first of the rows with the same ids as the last one."""
+    """Index of the first of the rows at the end with the ids of the last row."""
     processes, ids = rows.whole["Process ID"], rows.whole["ID"]
     others = np.flatnonzero((processes != processes[-1]) | (ids != ids[-1]))
     return int(others[-1]) + 1 if len(others) else 0
 
 
 def _launches_of_long_rows(batch: RowBatch, report: Report) -> LaunchColumns:
-    """The launches that some rows describe, each complete. Adds notes on oddities, and labels of metrics."""
+    """The launches of a batch that ends with a launch. Adds problems of readings, and labels of metrics."""
     page = batch.streamed.page
     assert isinstance(page, LongPage)  # noqa: S101 - the caller tells pages apart
     rows, rule_rows = batch.rows, rules_among(batch.rows)
@@ -223,7 +223,7 @@ class _Metrics:
         self.unit_of, self.units = _codes(rows, UNIT)
 
     def _named(self, report: Report) -> tuple[Integers, list[str]]:
-        """Index of each row's metric, and the metrics' names; stores labels per launch."""
+        """Index of each row's metric, and the metrics' names, in order of the launches; stores their labels."""
         parts = [_codes(self.rows, title) for title in (SECTION, BODY, LABEL)]
         combined = np.zeros(self.rows.count, np.int64)
         for codes, words in parts:
@@ -267,7 +267,7 @@ class _Metrics:
         return result
 
     def _without_repeats(self, place: Integers) -> tuple[Mask, dict[int, list[int]]]:
-        """Rows whose metric appears once in its launch, or first of equal appearances; all other rows by index."""
+        """Mask of rows whose metric appears once in its launch, or first of equal ones; the others by `place`."""
         counts = np.bincount(place, minlength=len(self.names) * self.launches)
         kept: Mask = counts[place] == 1
         repeated: dict[int, list[int]] = {}
@@ -328,7 +328,7 @@ class _Metrics:
 
 
 def _codes(rows: Rows, title: str) -> tuple[Integers, list[str]]:
-    """A column of texts as int64 codes, one per row, and the texts that they index; "" where a row lacks it."""
+    """A column of texts as int64 codes, one per row, and the texts that they index; only "" without the column."""
     texts = rows.texts.get(title)
     if texts is None:
         return np.zeros(rows.count, np.int64), [""]

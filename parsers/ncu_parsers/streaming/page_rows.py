@@ -46,7 +46,7 @@ BLOCKS_AHEAD = 2
 SECTION, BODY, LABEL, UNIT, VALUE = "Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"
 
 MOST_COLUMNS = 4000
-"""With more columns a block holds a few rows at most."""
+"""Widest page that is streamed: with more columns a block holds a few rows at most."""
 
 
 def blocks_of(stream: BinaryIO, name: str) -> Iterator[bytes]:

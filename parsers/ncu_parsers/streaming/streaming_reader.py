@@ -35,15 +35,15 @@ TABLES_UNRELEASED = 3
 TABLES_AHEAD = 1
 CELLS_OF_A_TABLE = 1_500_000
 DERIVED_COLUMNS = 60
-"""Launches are collected until their table has this many cells, counting this many columns besides their metrics: the
-time per table hardly depends on its rows."""
+"""Launches are collected until their table has CELLS_OF_A_TABLE cells, counting DERIVED_COLUMNS columns besides their
+metrics: the time per table hardly depends on its rows."""
 
 
 class InThisThread(Executor):
     """An executor that runs each task at once in this thread."""
 
     def __init__(self, workers: int) -> None:
-        """As other executors; it needs no workers."""
+        """`workers` is ignored: the signature is that of other executors."""
 
     def submit(self, function: Callable[..., Result], /, *arguments: Any, **keywords: Any) -> Future[Result]:
         """The result or the exception as a completed future."""
@@ -138,7 +138,7 @@ def _count(report: StreamedReport, tables: LaunchTables) -> None:
 
 
 class LaunchTables:
-    """Tables of launches, and facts about all launches so far."""
+    """Makes tables of launches; counts all launches so far in `rows`, and failed ones in `failed`."""
 
     def __init__(self, report: Report, pool: Executor) -> None:
         self.rows = self.failed = 0

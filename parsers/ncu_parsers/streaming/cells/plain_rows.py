@@ -1,7 +1,6 @@
-"""Split and judge rows line by line into the same columns as the compiled loop: its oracle.
+"""Turn rows that their page split and judged into the same columns as the compiled loop, whose oracle this is.
 
-It reads the lines that the compiled loop leaves: unusual lines, other delimiters, and every line if the loop was not
-compiled.
+These are the lines that the compiled loop leaves: unusual ones, other delimiters, and all if the loop was not compiled.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ def plain_rows(
     *,
     count_votes: bool = True,
 ) -> Rows:
-    """The rows of a block. Raises `NotStreamed` for ids and shapes in a form that ncu does not print.
+    """The judged rows of a block. Raises `NotStreamed` for ids and shapes in a form that ncu does not print.
 
-    Without `count_votes`, which takes half the time of a number, numbers cast no vote on the decimal mark.
+    Without `count_votes`, numbers cast no vote on the decimal mark, which saves half their time.
     """
     rows = Rows(len(judged), {}, {}, {}, {}, (block,), np.array([row.begin for row in judged], np.int64))
     missing = repeat((None,) * len(judged))  # columns that no row reaches

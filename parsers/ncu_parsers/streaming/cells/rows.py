@@ -75,7 +75,7 @@ class Layout:
 
 @dataclass
 class Texts:
-    """Index of each row's text into the distinct `words`, or `MISSING`."""
+    """A column of texts: `codes` are each row's index into the distinct `words`, or `MISSING`."""
 
     codes: Codes
     words: list[str]
@@ -181,7 +181,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def joined_texts(parts: Sequence[Texts]) -> Texts:
-    """Concatenate texts with each distinct word once: the part with the most words comes first."""
+    """Concatenate texts with each distinct word once: words of the part with the most come first."""
     most = max(parts, key=lambda part: len(part.words))
     places = dict(zip(most.words, range(len(most.words)), strict=True))
     codes = []
@@ -260,7 +260,7 @@ def repeated(distinct: Numbers, codes: Codes) -> Numbers:
 # --------------------------------------------------------------------------------------------------- the compiled loop
 
 loops: ModuleType | None
-"""The compiled loop; None where a compiler was missing at installation."""
+"""The compiled loop; None if it was not compiled at installation."""
 try:
     from ncu_parsers.streaming.cells import _rows as loops
 except ImportError:
@@ -292,7 +292,7 @@ class ScannedBlock(NamedTuple):
 
 
 def scan(block: bytes, start: int, layout: Layout, decimal: str) -> ScannedBlock:
-    """Find the plain rows of a block from `start` on; without the compiled loop, no row is plain."""
+    """Find the plain rows of a block from `start` on: none without the compiled loop, or if a text is not UTF-8."""
     if loops is not None and layout.is_compiled:
         kinds = "".join("t" if kind is Kind.MIXED else kind.value for _, kind in layout.columns)
         try:
