@@ -40,16 +40,16 @@ from ncu_parsers.sources.sources import Lines, LongLine, Source, encoding_of, un
 MESSAGES_KEPT = 200
 _WARNING = re.compile(r"(?:==WARNING==|\s+Warning:)\s*(?:Note: )?(.*\S)")
 _SECTIONS_ALONE = re.compile(r"^\s*Section: \S.*\n(?:\s*-{3,}.*\n)?.*\S\s{2,}[\d.,]+\s*$", re.MULTILINE)
-"""The title of a section, and the first row of its table."""
+"""The title of a section and the first row of its table, without a kernel line."""
 EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT, report.TOO_LONG)
 
 
 OF_WHOLE_NUMBERS = (
     "gpu__time_duration.sum", "dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum",
 )  # fmt: skip
-"""Metrics that are whole numbers of ns and bytes in every launch."""
+"""Metrics whose values in ns and bytes are whole numbers for every launch."""
 PAGES_OF_NCU = (TextPage, LongPage, WidePage, PropertyPage)
-"""Pages of launches that ncu counted."""
+"""Pages with launches counted by ncu."""
 
 
 def _open_nsys_page(line: str, current: Page | None) -> Page | None:
@@ -91,7 +91,7 @@ _QUOTED = re.compile(r"(?:(?:>|//|#|\d+:)(?=\s)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S
 
 
 def unquoted(line: str) -> str:
-    """The line without a quotation mark, comment mark, line number, time of day or tabs in front."""
+    """The line without a leading quotation mark, comment mark, line number or date and time; leading tabs as spaces."""
     quoted = _QUOTED.match(line)
     text = line[quoted.end() :] if quoted else line
     return text.expandtabs(4) if text.startswith("\t") else text
@@ -99,7 +99,7 @@ def unquoted(line: str) -> str:
 
 @dataclass
 class TextReading:
-    """The state of reading one file."""
+    """State of reading one file: its report, the pages opened so far, and the last lines before the next page."""
 
     report: Report
     pages: list[Page]
@@ -107,7 +107,7 @@ class TextReading:
 
     @property
     def current(self) -> Page | None:
-        """The page that lines belong to."""
+        """The page that the next lines belong to; None before the first page."""
         return self.pages[-1] if self.pages else None
 
     def take(self, number: int, line: str) -> None:
@@ -132,7 +132,7 @@ class TextReading:
         self.note(kind, number, line)
 
     def note(self, kind: str, number: int, line: str) -> None:
-        """Account for a line."""
+        """Count a line of this kind, and keep it if it is a message or an example."""
         self.report.lines[kind] += 1
         if kind == report.MESSAGE and len(self.report.messages) < MESSAGES_KEPT:
             self.report.messages.append(line)
@@ -153,8 +153,8 @@ def before_any_page(line: str) -> str:
 def read_report(source: Source) -> Report:
     """Read one report.
 
-    Raises `ToolFailed` when the file holds a failure of ncu instead of a profile, `NotAReport` when it holds nothing
-    known, `NcuBenchError` when it cannot be read at all.
+    Raises `ToolFailed` if the file holds a failure of ncu instead of a profile, `NotAReport` if it holds no launches
+    and no session, `NcuBenchError` if it cannot be read at all.
     """
     reading = TextReading(Report(source.name), [], deque(maxlen=50))
     with source.open() as stream:
@@ -207,7 +207,7 @@ def note_replaced(report: Report, lines: int) -> None:
 
 
 def note_cut(result: Report, reading: TextReading) -> None:
-    """Count a last line without a line end as cut off if it could not be read as a row."""
+    """Count the last line, which has no line end, as cut off instead of broken if it could not be read as a row."""
     if result.lines[report.BROKEN] and reading.tail[-1][:200] == result.examples[report.BROKEN][1]:
         result.lines[report.BROKEN] -= 1
         result.lines[report.CUT] += 1
@@ -260,7 +260,7 @@ def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
 
 
 def _note_no_units(launches: Sequence[Launch], result: Report) -> None:
-    """Note that a table without units is read in base units. Raises `NotAReport` if it is not in these."""
+    """Note that a table without units is read in base units. Raises `NotAReport` if its values show other units."""
     for launch in launches:
         for name in OF_WHOLE_NUMBERS:
             value = launch.metrics[name].value if name in launch.metrics else None
@@ -282,8 +282,8 @@ def warnings_of_ncu(messages: Sequence[str]) -> list[str]:
 def merge(tables: list[list[Launch]]) -> tuple[list[Launch], int]:
     """Join launches that are the same in several tables (one section of a report per file or table, say).
 
-    Launches are the same when their ids, process, kernel, context and stream are, their shapes do not contradict, and
-    every metric they share agrees within its printed digits. Returns the launches and how many were joined.
+    Launches are the same if id, process, kernel, context and stream are equal, device, shape and time of launch do not
+    contradict, and every shared metric agrees within its printed digits. Returns the launches and how many were joined.
     """
     result: list[Launch] = []
     known: dict[tuple[object, ...], Launch] = {}
@@ -303,7 +303,7 @@ def merge(tables: list[list[Launch]]) -> tuple[list[Launch], int]:
 
 
 def _who(launch: Launch) -> tuple[object, ...]:
-    """The identity without the device, which pages of ncu up to 2022.3 do not name."""
+    """A launch's identity without the device, which pages of ncu up to 2022.3 do not name."""
     process, number, kernel, _device, *rest = launch.identity
     return process, number, kernel, *rest
 
@@ -333,7 +333,7 @@ def _absorb(launch: Launch, other: Launch) -> None:
 
 
 def era_of(pages: list[Page]) -> str | None:
-    """The ncu versions that write such a page; nothing else in a file names its tool."""
+    """The ncu versions that write such pages, such as "2022.4 or newer", by their columns; None if unknown."""
     for page in pages:
         if not isinstance(page, (LongPage, WidePage)) or page.kind not in ("long", "wide"):
             continue
