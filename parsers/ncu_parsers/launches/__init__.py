@@ -1,1 +1,1 @@
-"""Launches of timelines: a view of an `Activity`, with the ranges, operators and FLOPs of each."""
+"""Launches of timelines: a view of an `Activity`, with the host ranges, operator and FLOPs of each launch."""

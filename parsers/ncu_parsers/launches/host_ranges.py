@@ -1,4 +1,4 @@
-"""Kinds of host ranges, and how many of the open ranges are kept."""
+"""Kinds of host ranges, and the number of open ranges that are kept."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ DEEPEST = 100
 for timelines of every tool."""
 
 OPERATOR, ANNOTATION, MODULE, MODULE_PATH = "operator", "annotation", "module", "module path"
-"""Kinds of ranges in traces of PyTorch's profiler; our launcher marks modules by their whole dotted path."""
+"""Kinds of host ranges; a module path is the whole dotted path of a module, in a range of our launcher."""

@@ -55,7 +55,7 @@ OTHER_EVENT = "event of another kind"
 ROWS_OF_A_PART = 128 * 1024
 
 Extra = tuple[str, str, pa.Array]
-"""Name, unit and values of a column beyond the contract."""
+"""Name, unit and values of a column that only some launch tables have."""
 
 
 @lru_cache(maxsize=8)
@@ -65,7 +65,7 @@ def for_launches(read: Callable[..., Activity]) -> Callable[[Source], Activity]:
 
 
 def report_of(source: Source, read: Callable[[Source], Activity], origin: str) -> Report:
-    """Read one recording and make its launches. `origin` is their `source`.
+    """Read one recording and make its launches. `origin` is the value of their column `source`.
 
     Raises `NotAReport` if nothing ran on a GPU and no operators are known, and whatever `read` raises.
     """
@@ -184,7 +184,7 @@ class _LaunchView:
         return operators
 
     def part(self, begin: int, end: int) -> pa.Table:
-        """The table of rows `begin` to `end` (exclusive): the contract's columns, then those of timelines.
+        """The table of rows `begin` to `end` (exclusive): columns of every launch table, then columns of timelines.
 
         Every part has the same columns.
         """
@@ -264,7 +264,7 @@ class _LaunchView:
         }
 
     def _beyond(self, rows: slice) -> Iterator[Extra]:
-        """Columns outside the contract. Shapes and types are JSON lists, one entry per argument."""
+        """Columns that only launches of timelines have. Shapes and types are JSON lists, one entry per argument."""
         operations, facts, fact = self._operations.at(rows), self._facts, self._fact[rows]
         calls, call = self._ranges.calls, self._places.call[rows]
         yield "start_ns", "ns", arrays.whole(operations.start)
@@ -313,7 +313,7 @@ class _LaunchView:
 
 
 def _overlap(operations: GpuOperations, durations: npt.NDArray[np.float64]) -> list[str]:
-    """Notes on overlapping operations. Times count from the first: doubles hold them exactly for a hundred days."""
+    """Notes on overlapping operations. Times count from the first: float64 holds ns exactly for a hundred days."""
     busy = BusyAccount()
     start = (operations.start - operations.start.min()).astype(np.float64)
     busy.add(operations.process, operations.device, start, durations)
@@ -344,5 +344,5 @@ def _as_text(value: object) -> str | None:
 
 
 def _triples(codes: Codes, values: Sequence[tuple[int, int, int] | None]) -> pa.Array:
-    """Grids or blocks by index."""
+    """Grids or blocks by index into `values`; null for None."""
     return arrays.triples(np.array([one or (-1,) * 3 for one in values], np.int32)[codes])

@@ -72,7 +72,7 @@ class _CallNumbers:
         self._known: dict[int, LaunchingOperator] = {}
 
     def of_capture(self, correlation: int, around: list[tuple[int, HostCall]], kernel: str) -> LaunchingOperator | None:
-        """The call that launched a kernel of a replayed graph."""
+        """The captured call that launched a kernel of a replayed graph; None if no operator was around it."""
         if not around:
             return None
         for place, _ in around:

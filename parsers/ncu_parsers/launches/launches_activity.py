@@ -1,6 +1,6 @@
-"""The GPU operations of a launch table that came from a timeline: of `parse`, or of a run folder.
+"""The GPU operations in a launch table made from a timeline, by `parse` or in a run folder.
 
-Such a table has no API calls and no timed ranges, so causes of gaps are unknown.
+Such a table has no API calls and no timed host ranges, so causes of gaps are unknown.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ NSYS_WORDS = {word: number for number, word in enumerate(COPY_KINDS[:11]) if num
 
 
 def read_launches_activity(name: str, table: pa.Table) -> Activity:
-    """The operations of a table with the times of a timeline.
+    """The operations of a launch table called `name`; rows without a start time are dropped.
 
-    Raises `NcuBenchError` for a table without start times, such as one from ncu alone.
+    Raises `NcuBenchError` if no row has a start time, as in a table from ncu alone.
     """
     start = _integers(table, "start_ns")
     known = (start > -FARTHEST) & (start < FARTHEST)
@@ -118,7 +118,7 @@ def _texts(table: pa.Table, column: str) -> list[str | None]:
 
 
 def _direction(name: str) -> int:
-    """CUPTI's number for a copy's direction, from its name as nsys or Kineto write it."""
+    """The number of a copy's direction, from its name as nsys or Kineto write it; `OTHER_DIRECTION` if unknown."""
     for words, codes in ((NSYS_WORDS, DIRECTION_OF), (COPY_WORDS, None)):
         for word, number in words.items():
             if word in name:

@@ -1,6 +1,6 @@
-"""Nested ranges of host threads: the parents of each range, and the program position that they give.
+"""Nested ranges of host threads: the parent of each range, and the program position (phase, module) inside it.
 
-A range takes about 50 bytes: its kind, name and inputs are stored once for all equal ranges.
+A range takes about 50 bytes: kind, name and inputs are stored once for all equal ranges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPTIMIZER_PREFIX = "Optimizer.step#"
 BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 STEP_PREFIX = "ProfilerStep#"
 PATH_PREFIX = f"{DOMAIN}:"
-"""In front of a module's path in a range of our launcher."""
+"""Prefix of a module's path in a range of our launcher."""
 
 OUTSIDE, CUT = 0, -2
 """Codes of contexts: outside all ranges, and a context cut to the innermost `DEEPEST` ranges."""
@@ -33,7 +33,7 @@ OUTSIDE, CUT = 0, -2
 class HostCall(NamedTuple):
     """Meaning of a range: an operator with its inputs, a user's annotation, or a module.
 
-    `label` are domain and name, if the domain is known.
+    `label` is (domain, name) if the domain is known.
     """
 
     kind: str
@@ -47,7 +47,7 @@ Captured = dict[int, list[tuple[int, HostCall]]]
 
 
 def host_call(label: RangeLabel) -> HostCall | None:
-    """The call that a range stands for; None if it says nothing about launches, as most Python functions."""
+    """The meaning of a range; None if it says nothing about launches, as most Python functions."""
     known = None if label.domain is None else (label.domain, label.name)
     if label.kind == activity.OPERATOR:
         return HostCall(OPERATOR, label.name, RecordedInputs(*(label.inputs or ())), known)
@@ -61,9 +61,9 @@ def host_call(label: RangeLabel) -> HostCall | None:
 
 
 class Context(NamedTuple):
-    """Program position of a row from the ranges around it, outermost first.
+    """Program position of a row: names of the ranges around it, outermost first.
 
-    Ranges with a known domain are `labels`, domain and name, and nothing else.
+    Ranges with a known domain are only in `labels`, as (domain, name).
     """
 
     annotations: tuple[str, ...] = ()
@@ -73,14 +73,14 @@ class Context(NamedTuple):
 
     @classmethod
     def around(cls, calls: Sequence[HostCall]) -> Context:
-        """The context inside some ranges, outermost first; labels of many are not taken one by one."""
+        """The context inside nested ranges, given outermost first."""
         context = cls(labels=tuple([call.label for call in calls if call.label is not None]))
         for call in calls:
             context = context if call.label is not None else context.within(call)
         return context
 
     def within(self, call: HostCall) -> Context:
-        """The context inside a range."""
+        """The context inside one more range."""
         if call.label is not None:
             return self._replace(labels=(*self.labels, call.label))
         if call.kind == ANNOTATION:
@@ -175,10 +175,10 @@ class NestedRanges:
     """Columns of the ranges that have a meaning for launches, sorted by thread, then outer ranges first; times in ns.
 
     `calls` are the meanings of labels. `above` is the index of the parent range, `operator` the index of the innermost
-    operator that is or encloses the range, -1 for none; `context` is the code of the enclosing context, the range
-    included; `last` is the last moment at which the range is open, `until` ns before its end; `reach` is the earliest
-    one of the range and its ancestors. Thread i of `owners` has the ranges from `begins[i]` to `begins[i + 1]`. Raises
-    `memory.TooBig` beyond the memory limit for a recording that is read at once, whose `name` it says.
+    operator that is or encloses the range, -1 for none; `context` is the code of the context inside the range; `last`
+    is the last moment at which the range is open, `until` ns before its end; `reach` is the smallest `last` of the
+    range and its ancestors. Thread i of `owners` has the ranges from `begins[i]` to `begins[i + 1]`. Raises
+    `memory.TooBig`, which says `name`, beyond the memory limit; never with `name` None, for ranges read in parts.
     """
 
     def __init__(self, ranges: HostRanges, name: str | None = "the trace", *, until: int = 0) -> None:
@@ -227,7 +227,7 @@ class NestedRanges:
             self.context[places[changes]] = np.array(within, np.int32)[code.reshape(-1)]
 
     def _inherit(self, thread: slice, parent: Codes) -> None:
-        """Take the innermost operator and the earliest end over from ancestors, from twice as far in each round."""
+        """Take the innermost operator and the smallest `last` from ancestors, twice as far away in each round."""
         reach, operator, ancestor = self.reach[thread], self.operator[thread], parent.copy()
         inside = np.flatnonzero(ancestor >= 0)
         while len(inside):
@@ -241,7 +241,7 @@ class NestedRanges:
         return self.contexts.code(self.contexts.known[context].within(self.calls[code]))
 
     def call_code(self, call: HostCall) -> int:
-        """The code of a call from another trace; valid while that trace is in memory."""
+        """The index in `calls` of a call from another trace, added if new; valid while that trace is in memory."""
         found = self._given.setdefault(id(call), len(self.calls))
         if found == len(self.calls):
             self.calls.append(call)
@@ -303,11 +303,11 @@ class NestedRanges:
         return found[::-1]
 
     def context_of(self, path: list[int]) -> int:
-        """The code of the context of a path, outermost first."""
+        """The code of the context inside the ranges of a path, outermost first."""
         return self.contexts.code(Context.around([self.calls[code] for code in self.call[path].tolist()]))
 
     def steps(self) -> list[tuple[int, int, int]]:
-        """Start, end and number of every profiler step. Steps hold for all threads."""
+        """Start and end in ns and number of every profiler step, by start. Steps hold for all threads."""
         numbers = {}
         for code, (kind, name, *_) in enumerate(self.calls):
             number = name.removeprefix(STEP_PREFIX)
@@ -333,7 +333,7 @@ class NestedRanges:
         return found, ((at, self._path_at(int(found[at]), int(moments[at]), skipped)) for at in unlike.tolist())
 
     def _path_at(self, place: int, moment: int, skipped: dict[int, int]) -> list[int]:
-        """The open ranges among one and its ancestors, outermost first.
+        """A range that is open at `moment` and its open ancestors, outermost first.
 
         `skipped` caches jumps past ranges that have ended, for all later moments.
         """

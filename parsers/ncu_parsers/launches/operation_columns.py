@@ -1,4 +1,4 @@
-"""Columns of launches that say which operation of a timeline each is, the same for every tool."""
+"""Columns of launches that follow from the operations of a timeline, the same for every tool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Column = tuple[pa.Field, pa.Array]
 
 
 def identity(operations: GpuOperations, source: str, report: str) -> dict[str, pa.Array]:
-    """The contract's columns that operations say themselves."""
+    """Columns of the launch table that follow from operations alone: ids, GPU, stream, kernel, duration in ns."""
     rows, names = len(operations), operations.names
     stream, of_stream = np.unique(operations.stream, return_inverse=True)
     streams = [None if one == MISSING else str(one) for one in stream.tolist()]
@@ -44,7 +44,7 @@ def wholes(values: Integers, kind: pa.DataType) -> pa.Array:
 
 
 def table_of(rows: int, known: Mapping[str, pa.Array], beyond: Iterable[Column]) -> pa.Table:
-    """The contract's columns, null where not `known`, and those `beyond` it."""
+    """The launch table: every contract column, null if not in `known`, then the columns `beyond` the contract."""
     nothing = {kind: pa.nulls(rows, kind) for kind in {column.type for column in COLUMNS}}
     columns = [known.get(column.name, nothing[column.type]) for column in COLUMNS]
     fields = list(contract_fields())
@@ -55,5 +55,5 @@ def table_of(rows: int, known: Mapping[str, pa.Array], beyond: Iterable[Column])
 
 
 def column(title: str, values: pa.Array, unit: str = "", meaning: str = "") -> Column:
-    """A column beyond the contract."""
+    """Field and values of a column beyond the contract."""
     return pa.field(title, values.type, metadata=field_metadata(unit=unit, meaning=meaning)), values

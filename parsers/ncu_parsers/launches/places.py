@@ -19,7 +19,8 @@ class Places:
 
     Threads are indices into the owners of ranges; a thread without ranges has a higher number. `operator` is the index
     of the innermost operator among the ranges, `call` its call; -1 for none. `paths` lists the open operators of rows
-    for which the open ranges are not all ancestors of the innermost one.
+    for which the open ranges are not all ancestors of the innermost one. `too_deep` is the number of rows with more
+    than `DEEPEST` open ranges.
     """
 
     rows: int
@@ -84,7 +85,7 @@ def places_at(owners: Sequence[Owner], owner: Codes, moment: Integers, ranges: N
 
 
 def places_of_operators(ranges: NestedRanges, operators: Integers) -> Places:
-    """The places of operators that are rows themselves: inside the ranges around them, and inside themselves."""
+    """The places of operators that are rows themselves; an operator counts as open around itself."""
     places = Places(len(operators))
     places.thread, places.moment = ranges.owner_of(operators), ranges.start[operators]
     places.context, places.operator[:] = ranges.context[operators], operators

@@ -49,7 +49,7 @@ class PythonFrames:
         return self.locations[self._frames.label[frame]] if frame >= 0 else None
 
     def began(self, frames: Integers) -> Integers:
-        """Start times of functions."""
+        """Start times of functions in ns."""
         return self._frames.start[frames]
 
 

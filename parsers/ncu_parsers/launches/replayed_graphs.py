@@ -54,7 +54,7 @@ def take_captured(
 
 
 class CapturedLaunches(graph_captures.Capture):
-    """The launches of a capture's trace; `where` are their places."""
+    """The launches in a capture's trace with the operator of each; `where` has their places on the host."""
 
     def __init__(self, found: Activity) -> None:
         operations, calls = found.operations, found.calls

@@ -19,7 +19,7 @@ class SampledColumns:
 
     A value is the mean of the GPU's samples during the operation, weighted by overlap; null if the operation takes
     fewer than five sampling periods, if samples cover less than 90 % of it, or if its GPU is unknown. `sampled_samples`
-    is the number of samples in the mean, 0 for none.
+    is the number of samples in the mean, 0 for none, null if the GPU is unknown or was not sampled.
     """
 
     def __init__(self, activity: SampledActivity) -> None:

@@ -27,7 +27,10 @@ NOTHING = np.empty(0, np.int64)
 
 
 class LaunchingCalls(NamedTuple):
-    """Some calls, the index of the `call` that launched each operation, -1 for none, and the backtrace of each."""
+    """API calls; per operation, the index of the `call` that launched it, -1 for none, and the call's `backtrace`.
+
+    A backtrace is nsys's `callchainId`, `MISSING` if unknown.
+    """
 
     calls: ApiCalls
     call: Integers
@@ -45,7 +48,7 @@ class LaunchingCalls(NamedTuple):
 
 
 class ApiCallIndex:
-    """The API calls of a timeline; their backtraces are `MISSING` unless `backtraces` are asked for."""
+    """Index of a timeline's API calls by process and correlation id; backtraces are read only with `backtraces`."""
 
     def __init__(self, database: Database, call_tables: Sequence[str] = CALLS, *, backtraces: bool = False) -> None:
         self._fields = (*FIELDS, BACKTRACE) if backtraces else FIELDS
@@ -60,7 +63,7 @@ class ApiCallIndex:
     def of(self, process: Integers, correlation: Integers) -> LaunchingCalls:
         """The earliest call with each process and correlation id (int64, one per operation).
 
-        An operation without a process belongs to the only process that made calls.
+        If a single process made calls, operations without a process are taken as its own.
         """
         if not self._index:
             nothing = np.full(len(process), -1), np.full(len(process), MISSING)

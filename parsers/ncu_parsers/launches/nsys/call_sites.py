@@ -1,4 +1,4 @@
-"""Where operations of an nsys timeline come from: the NVTX ranges open at their calls, or where graphs were captured.
+"""The NVTX ranges open where operations of an nsys timeline were launched, and where graph nodes were captured.
 
 A push/pop range belongs to its thread, a start/end range to the whole process. A range is open from its start until
 1 ns before its end.
@@ -25,10 +25,10 @@ MOST_LABELS = 4_000_000
 
 
 class OpenPaths(NamedTuple):
-    """The ranges open at some moments: indices into `paths`, outermost first; -1 for an unknown moment.
+    """The ranges open at some moments: `code` is each moment's index into `paths`, -1 if the moment is unknown.
 
-    `places` are those on the thread, without ranges of the process. `cut_to` is the number of innermost ranges that are
-    kept, if more are open at any moment.
+    A path lists labels, outermost first. `places` are the moments' places among ranges of the thread, without ranges
+    of the process. `cut_to` is the number of innermost ranges that are kept if more are open; None if no path was cut.
     """
 
     code: Codes
@@ -38,7 +38,7 @@ class OpenPaths(NamedTuple):
 
 
 class CallSites(NamedTuple):
-    """Where operations were launched, and where those that are nodes of graphs were captured."""
+    """Ranges open where operations were launched, and where graph nodes (`is_node`) were captured."""
 
     ranges: NestedRanges
     launched: OpenPaths
@@ -47,7 +47,7 @@ class CallSites(NamedTuple):
 
     @property
     def operator(self) -> Integers:
-        """Index of the innermost operator around each launch among the ranges, for a node around its capture; or -1."""
+        """Index in `ranges` of the innermost operator around each launch, for graph nodes around the capture; or -1."""
         return np.where(self.is_node, self.captured.places.operator, self.launched.places.operator)
 
     @property
@@ -65,7 +65,7 @@ class CallSites(NamedTuple):
 
 
 def nested(ranges: HostRanges) -> NestedRanges:
-    """The ranges around some operations; those of no time enclose nothing."""
+    """The nesting of `ranges`; ranges of zero length are dropped, since they enclose nothing."""
     return NestedRanges(ranges.at(ranges.end > ranges.start), None, until=1)
 
 

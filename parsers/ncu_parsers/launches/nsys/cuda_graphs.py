@@ -47,7 +47,7 @@ class GraphNodes:
         self._is_read = COPIED_FROM not in database.columns(TABLE)
 
     def origins(self, process: Integers, node: Integers) -> Origins:
-        """The origin of each pair of process and graph node (int64, one per operation); `MISSING` without original."""
+        """The origin of each pair of process and graph node (int64, one per operation); `MISSING` if unknown."""
         result = Origins(np.full(len(node), MISSING), np.full(len(node), MISSING))
         rows = np.flatnonzero(node != MISSING)
         if not len(rows):

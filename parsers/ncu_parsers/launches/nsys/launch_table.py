@@ -29,7 +29,7 @@ def launch_table(
     name: str, operations: TracedOperations, thread: Integers, sites: CallSites | None, gpu: Known,
     kept: Sequence[str] = (), formulas: Mapping[str, Formula] = NONE_OWN,
 ) -> pa.Table:  # fmt: skip
-    """Build the table of operations: the contract's columns, then the columns of timelines.
+    """Build the launch table of operations: columns of every launch table, then columns of timelines.
 
     `thread` is the serialised id of the launching thread; `sites` are None without ranges. Operator columns without a
     value are left out, except the columns in `kept`. `formulas` are the user's own.
@@ -142,7 +142,7 @@ def _placed(path: tuple[Label, ...]) -> Launch:
 
 
 def _triples(axes: list[Integers]) -> pa.Array:
-    """Lists of x, y and z; null unless all three are known."""
+    """Lists of x, y and z (int32); null unless all three are known."""
     known = np.logical_and.reduce([(axis >= 0) & (axis <= np.iinfo(np.int32).max) for axis in axes])
     shapes = np.empty((len(known), len(axes)), np.int32)
     for into, axis in zip(shapes.T, axes, strict=True):

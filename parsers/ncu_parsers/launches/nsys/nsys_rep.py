@@ -91,7 +91,7 @@ def exported(source: Source) -> Iterator[Source]:
 
 
 def read_with() -> str:
-    """The version of the installed nsys, which exports reports."""
+    """The installed nsys, which exports reports, such as "nsys 2024.5.1"; "no nsys" if there is none."""
     nsys = find_tool(NSYS)
     return "no nsys" if nsys is None else f"nsys {nsys.version_text}"
 

@@ -155,7 +155,7 @@ class _Account:
         return sum(self.kinds.values())
 
     def add(self, operations: TracedOperations, calls: LaunchingCalls, sites: CallSites | None) -> None:
-        """Add operations that start later."""
+        """Add operations that start later than the added ones, with their calls and ranges."""
         for kind in self.kinds:
             self.kinds[kind] += int((operations.kind == kind).sum())
         self.nodes += int((operations.graph_node != MISSING).sum())
@@ -180,7 +180,7 @@ class _Account:
 
 
 class _Batch(NamedTuple):
-    """Operations with their calls, the origins of their graph nodes, and the ranges open then; None without NVTX."""
+    """Operations with their calls, the origins of their graph nodes, and the ranges open at both; None without NVTX."""
 
     operations: TracedOperations
     calls: LaunchingCalls

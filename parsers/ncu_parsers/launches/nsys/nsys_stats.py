@@ -2,7 +2,7 @@
 
 Three kinds contain times of kernels and copies: summaries (a row per kernel, or per kernel and NVTX range, with the
 number of launches), traces (a row per launch), and summaries of copies. Titles changed (`Time(%)`, `Average`, then
-`Time (%)`, `Avg (ns)`), GridXYZ and BlockXYZ came and went, and missing values are empty or `None`. Units follow the
+`Time (%)`, `Avg (ns)`), GridXYZ and BlockXYZ came and went, and missing values are empty or `None`. Units are in the
 title, default ns; the user interface prints them in the cells (`383.682 μs`). `nsys stats` prints several tables to one
 file. Sizes are printed in MB with three decimals, so bytes are exact to a kilobyte.
 
@@ -37,7 +37,7 @@ OLD_TITLES = {
     "average": "avg", "median": "med", "minimum": "min", "maximum": "max", "kernel start": "start",
     "kernel dur": "duration", "kernel name": "name", "devid": "device",
 }  # fmt: skip
-"""Titles of other years and reports -> the titles used here."""
+"""Titles of other releases and reports -> the titles used here."""
 
 may_open_page = re.compile(r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)').match
 """Whether a line begins as a table of nsys does."""
@@ -58,7 +58,8 @@ CUT = "…"
 """nsys replaces the end of a name that is too long for its column by this character."""
 
 PRINTED_WITH_DECIMALS = "%"
-"""A unit outside counts: nsys prints three decimals (`383.682 μs`), which ncu never prints for counts."""
+"""Unit given for all cells when the number format is inferred: not a count, because nsys prints three decimals
+(`383.682 μs`), as ncu never does for counts."""
 
 Cells = dict[str, str]
 
@@ -111,12 +112,15 @@ def _titles_and_units(header: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _unit_word(text: str) -> str:
-    """A unit as `units.unit` knows it: `nsec` becomes ns."""
+    """A unit as `cell_text.unit` spells it: `nsec` becomes ns."""
     return {"nsec": "ns", "usec": "us", "msec": "ms"}.get(text, text)
 
 
 class NsysPage:
-    """A table below a header. Cells stay text until the page ends, because the number format is inferred from all."""
+    """A table below a header. Cells stay text until the page ends, because the number format is inferred from all.
+
+    `rank` orders kinds of tables with the same times: 0 for the most detailed, which is read.
+    """
 
     dialect = ""
     rank = 0
@@ -181,14 +185,14 @@ class NsysPage:
         return amount
 
     def _unit_of(self, title: str) -> str:
-        """The unit of a column: its own; else for times the unit of the table's leading time; else the base unit."""
+        """The unit of a column: its own; else for times the unit of the table's leading time; else ns."""
         own = self.units.get(title)
         leading = (self.units.get(time) for time in LEADING_TIMES) if title in TIMES else ()
         return own or next((found for found in leading if found), "ns")
 
 
 class StatsSummaryPage(NsysPage):
-    """A row per kernel or kind of copy: total time, number of launches, minimum and maximum."""
+    """A row per kernel or kind of copy: total time, number of launches, and statistics of their times."""
 
     def __init__(
         self, titles: list[str], units: list[str], delimiter: str, kind: str, name_title: str, count_title: str
@@ -264,7 +268,7 @@ TIMES = frozenset((*LEADING_TIMES, *EXTREMES, "avg"))
 
 
 class TracePage(NsysPage):
-    """A row per launch, copy or memset."""
+    """A row per kernel launch, copy or memset."""
 
     def __init__(self, titles: list[str], units: list[str], delimiter: str) -> None:
         super().__init__(titles, units, delimiter)
@@ -432,7 +436,7 @@ def _launch(name: str, operation: str) -> Launch:
 
 
 def _category(row: Cells, name: str, name_title: str) -> str:
-    """The operation of a row: traces put copies and memsets in brackets, summaries in tables of their own."""
+    """Kernel, memcpy or memset: traces put copies and memsets in brackets, summaries in tables of their own."""
     of_memory = name.startswith("[CUDA ") or (name_title == "operation" and row.get("category") != "CUDA_KERNEL")
     if not of_memory:
         return KERNEL

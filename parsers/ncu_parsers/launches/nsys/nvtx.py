@@ -46,7 +46,7 @@ SIZES = ", sizes = ["
 FOREVER = int(np.iinfo(np.int64).max)
 
 NUMBER_OF_A_CALL = ", (seq|op_id) = [0-9]+"
-"""Parts of range names that differ between calls of the same operator."""
+"""Pattern of the parts of range names that differ between calls of the same operator."""
 
 
 def rows_by_key(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDArray[np.intp]]:
@@ -134,11 +134,11 @@ class NvtxRanges:
         return {pair: names[code] if code >= 0 else "" for pair, code in zip(pairs, codes.tolist(), strict=True)}
 
     def count(self) -> int:
-        """The number of ranges."""
+        """The number of named ranges."""
         return sum(len(self._ranges(self._read(block))) for block in self._blocks)
 
     def all(self) -> HostRanges:
-        """All ranges."""
+        """All named ranges."""
         return self._ranges(_joined([self._read(block) for block in self._blocks]))
 
     def around(self, times: Integers, threads: Integers) -> HostRanges:
@@ -158,7 +158,7 @@ class NvtxRanges:
     def _open_at(
         self, event: dict[str, Integers], of_threads: dict[int, Integers], of_processes: dict[int, Integers]
     ) -> npt.NDArray[np.intp]:
-        """The rows of ranges around any of the sorted times of their thread, or of their process."""
+        """The rows of ranges open at any of the sorted times of their thread, or of their process."""
         of_process = event["eventType"] == self._kinds[START_END]
         end = ended(event["end"], FOREVER)
         is_open = np.zeros(len(of_process), bool)
@@ -226,7 +226,7 @@ class NvtxRanges:
 
 
 def _label(domain: str, name: str) -> RangeLabel:
-    """The label of a range; one that `emit_nvtx` opened has the name of its operator."""
+    """The label of a range; for a range that `emit_nvtx` opened, with the name and inputs of its operator."""
     call = operator_of(name)
     if call is None or not call.is_operator:
         return RangeLabel(NVTX, call.name if call else name, None, domain)

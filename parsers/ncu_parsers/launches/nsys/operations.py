@@ -1,8 +1,9 @@
 """Read GPU operations from an export of Nsight Systems: kernels, copies, memsets and CUDA graphs, as columns.
 
-Times of all operations are read first and held, because what overlaps an early one may stand at the end. Rows are
-usually, but not always, ordered by start; some files order them by process. So the other columns are read by blocks of
-rows in the order of their smallest start, and an operation is emitted once no later block can contain an earlier one.
+Times of all operations are read first and held, because an operation that overlaps an early one may stand at the end.
+Rows are usually, but not always, ordered by start; some files order them by process. So the other columns are read by
+blocks of rows in the order of their smallest start, and an operation is emitted once no later block can contain an
+earlier one.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ OF_RESOURCES = {
     "bytes": "bytes", "registers": "registersPerThread", "static_shared_memory": "staticSharedMemory",
     "dynamic_shared_memory": "dynamicSharedMemory",
 }  # fmt: skip
-"""Column of `TracedOperations` -> nsys's name of it."""
+"""Column of `TracedOperations` -> column of nsys's table."""
 OF_NAMES = ("graphId", "copyKind", *KERNEL_NAMES)
 OF_GPU_WORK = ("kind", "start", "end", "device", "process")
-"""Held columns that say when an operation ran, and on which GPU; the others say who launched it."""
+"""Held columns that say when an operation ran and on which GPU; the others say what launched it."""
 NOTHING = np.empty(0, np.int64)
 PLACE = "place"
 """Index of an operation among all, by kind and row."""
@@ -81,9 +82,9 @@ class OperationReader:
     """Every kernel, copy, memset and graph launch of a timeline that has a start.
 
     `startless` counts operations without a start, `lost` operations whose start and end are 0: their measurement was
-    lost. `overlaps` are those of all operations. `impossible` are operations that were cut at the start of the next
-    operation on their stream, with their names. With `gpu_work`, only times, GPUs, names and shapes are read; the rest
-    is `MISSING`.
+    lost. `overlaps` gives the time that operations overlap others. `impossible` lists operations that were cut at the
+    start of the next operation on their stream, with their names. With `gpu_work`, only times, GPUs, names and shapes
+    are read; the rest is `MISSING`.
     """
 
     def __init__(self, database: Database, strings: dict[int, str], *, gpu_work: bool = False) -> None:
@@ -120,7 +121,7 @@ class OperationReader:
             waiting = {name: values[order[ready:]] for name, values in waiting.items()}
 
     def _times(self) -> dict[str, Integers]:
-        """The columns `OF_TIMES` of all rows, and their `kind`, narrow; notes the blocks of rows that have a start."""
+        """The columns `OF_TIMES` and `kind` of all rows, as small integers; stores the blocks with a start."""
         parts: list[dict[str, Integers]] = []
         place = 0
         for kind, table in ACTIVITIES.items():
@@ -182,7 +183,7 @@ class OperationReader:
 
 
 def _renamed(columns: dict[str, Integers]) -> dict[str, Integers]:
-    """The columns of times, with the ids of processes, and null for the node 0 that old schemas write for it."""
+    """The columns `OF_TIMES` with process ids, and `MISSING` for graph node 0, which old schemas write for none."""
     found = {own: columns[title] for own, title in OF_TIMES.items()}
     node = found["graph_node"]
     return {**found, "process": process_of(found["process"]), "graph_node": np.where(node == 0, MISSING, node)}
@@ -194,7 +195,7 @@ def _are_lost(columns: dict[str, Integers]) -> npt.NDArray[np.bool_]:
 
 
 def _possible(columns: dict[str, Integers]) -> tuple[GpuOperations, dict[int, ImpossibleEnd]]:
-    """The operations that have times, cut where they end impossibly; and where those are among all."""
+    """Operations with times, their impossible ends cut; and those cuts by the operation's index among all."""
     start, end = columns["start"], columns["end"]
     timed = np.flatnonzero((start != MISSING) & (end >= start) & (end != 0))
     operations = columns_of(GpuOperations, columns)
