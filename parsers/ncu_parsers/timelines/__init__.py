@@ -1,7 +1,7 @@
 """Timelines of GPUs: readers of nsys, PyTorch, Perfetto, rocprofv3 and XLA, one `Activity` for all. See README.md.
 
-From the rest of the project they import files, errors, notes, arrays, vendors and protobuf messages (`WINGS` of
-`tests/whole/test_house.py`). Names are imported on first use, since each reader needs its own library.
+`WINGS` in `tests/whole/test_house.py` lists all that they import from the rest of the project. Names are imported on
+first use, since each reader needs its own library.
 """
 # ruff: noqa: F401  a face has names for others
 

@@ -51,7 +51,7 @@ MODULE_LOADING, PROFILER, QUEUE_FULL = range(3)
 """`Overheads.kind`: loading or compiling code; the profiler's own work; a launch that waits for room in the queue."""
 
 NUMBERS_IN_NAMES = ", (?:seq|op_id|sizes|input_op_ids) = .*$"
-"""Text that PyTorch's `emit_nvtx` appends to the name of an operator (getNvtxStr, torch/csrc/profiler/util.cpp)."""
+"""Pattern of what PyTorch's `emit_nvtx` appends to operator names (getNvtxStr, torch/csrc/profiler/util.cpp)."""
 
 _NUMBERS = re.compile(NUMBERS_IN_NAMES, re.DOTALL)
 
@@ -93,7 +93,7 @@ class GpuOperations(_Columns):
     """Work on GPUs, a row per kernel, copy, memset, or graph as a whole, ordered by start.
 
     `process` and `device` (the process's CUDA number) identify the GPU. `bytes` were copied or set; `direction` and
-    both memories are negative where unknown, and except for copies. `correlation` is shared with the API call of the
+    both memories are negative where unknown, and for all but copies. `correlation` is shared with the API call of the
     process that launched it. `iteration` is set for runs of our launcher whose ranges are unknown.
     """
 
@@ -295,8 +295,9 @@ class Window(NamedTuple):
 class LaunchFacts(NamedTuple):
     """Recorded facts on an operation besides its times, or on the range that launched it; None if not recorded.
 
-    `path`: enclosing scopes, outermost first, if the operation names them. `more`: further text columns by name.
-    `numbers`: whole numbers by names of `FACTS`. `occupancy`: the profiler's estimate in %.
+    `registers` are per thread, `shared_memory` is in bytes. `path`: enclosing scopes, outermost first, if the operation
+    names them. `more`: further text columns by name. `numbers`: whole numbers by names of `FACTS`. `occupancy`: the
+    profiler's estimate in %.
     """
 
     grid: tuple[int, int, int] | None = None
@@ -355,8 +356,7 @@ class Activity:
     rows of `operations` in file order; None if the file is ordered by start. `broken`, `others`: numbers of unreadable
     and of unused events. `session`: single values that describe the recording; `rank`: its rank in a distributed run.
     `recorded_with`: the command for another such recording. `sampled`: samples of whole GPUs. `dependencies`: edges of
-    CUDA graphs. `ranges_over`: if `ranges` are not all that were recorded, looks up those over at least half of any of
-    some times.
+    CUDA graphs. `ranges_over`: if `ranges` lacks recorded ones, looks up all that cover at least half of a given time.
     """
 
     name: str
@@ -448,7 +448,7 @@ def elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
 
 
 def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:
-    """Mask of pairs of a start and an end that is not before it."""
+    """Mask of pairs of a start and an end that is not before it, both nearer to zero than `FARTHEST`."""
     near = (start > -FARTHEST) & (start < FARTHEST) & (end > -FARTHEST) & (end < FARTHEST)
     found: npt.NDArray[np.bool_] = near & (end >= start)
     return found
@@ -516,7 +516,7 @@ def _narrowest(least: int, most: int) -> np.dtype[np.integer[Any]]:
 
 
 class Numbered:
-    """Distinct values, converted to texts, numbered in order of first use."""
+    """Distinct values, numbered from 0 in order of first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}

@@ -82,7 +82,7 @@ def _by_gpu(
 
 
 class Overlaps:
-    """The moments in which two of some operations or more ran on a GPU. All operations have an end."""
+    """The intervals in which two or more of these operations ran on a GPU. Every operation must have an end."""
 
     def __init__(self, operations: GpuOperations) -> None:
         self._gpus: dict[tuple[int, int], tuple[Integers, Integers]] = {}
@@ -95,7 +95,7 @@ class Overlaps:
         return bool(self._gpus)
 
     def during(self, operations: GpuOperations) -> Integers:
-        """How many ns of each operation another one ran too (int64)."""
+        """Time of each operation during which two or more ran on its GPU, in ns (int64)."""
         found = np.zeros(len(operations), np.int64)
         for (process, device), moments in self._gpus.items():
             mine = (operations.process == process) & (operations.device == device)
@@ -142,7 +142,7 @@ def broken_note(events: int) -> Note:
 
 
 class ImpossibleEnd(NamedTuple):
-    """An operation with an impossible end: its `row`, its recorded duration, and the start of the next one."""
+    """An operation with an impossible end: row, recorded duration, overlap with the next one, and that start."""
 
     row: int
     lasts_ns: int
@@ -153,7 +153,7 @@ class ImpossibleEnd(NamedTuple):
 def impossible_ends(
     streams: Sequence[Integers], start: Integers, end: Integers, one_by_one: npt.NDArray[np.bool_]
 ) -> list[ImpossibleEnd]:
-    """Operations that end long after a following one on their stream, longest first.
+    """Operations that end over `IMPOSSIBLE_OVERLAP_NS` after a following one on their stream, largest overlap first.
 
     `streams` are the numbers that identify each operation's stream; times in ns. Only operations marked `one_by_one`
     are examined: nodes of graphs may overlap.
@@ -192,7 +192,7 @@ def impossible_notes(named: Sequence[tuple[str, ImpossibleEnd]]) -> list[str]:
 
 
 def impossible_ends_of(operations: GpuOperations) -> list[ImpossibleEnd]:
-    """The operations that outlast a following one on their stream; those of graphs may."""
+    """Operations that end long after a following one on their stream; those of graphs may, and are not examined."""
     streams = (operations.process, operations.device, operations.context, operations.stream)
     one_by_one = (
         (operations.graph_node == MISSING)
@@ -208,7 +208,7 @@ def impossible_ends_of(operations: GpuOperations) -> list[ImpossibleEnd]:
 
 
 def cut(operations: Rows, found: Sequence[ImpossibleEnd]) -> Rows:
-    """The operations, each that was `found` to end impossibly cut at the start of the following one."""
+    """The operations, with each impossible end that was `found` cut to the start of the next operation."""
     if not found:
         return operations
     end = operations.end.copy()
@@ -217,7 +217,7 @@ def cut(operations: Rows, found: Sequence[ImpossibleEnd]) -> Rows:
 
 
 def without_impossible_ends(operations: GpuOperations) -> tuple[GpuOperations, list[str]]:
-    """Operations, where any that outlasts a following one on its stream is cut at the start of that one; and notes."""
+    """The operations, with impossible ends cut to the start of the next one on the stream, and notes on them."""
     found = impossible_ends_of(operations)
     return cut(operations, found), impossible_notes(named(operations, found))
 

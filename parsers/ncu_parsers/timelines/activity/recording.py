@@ -32,7 +32,7 @@ NOTHING_SAID = LaunchFacts()
 
 
 class _Rows:
-    """Rows of integers while they are added; None, and values beyond 64 bits, become `MISSING`."""
+    """Rows of integers while they are added; None, and values from `FARTHEST` on, become `MISSING`."""
 
     def __init__(self, *names: str) -> None:
         self._columns = {name: array("q") for name in names}
@@ -52,8 +52,8 @@ class Recording:
     """Content of a recording called `name`, made by `tool`, in any order. Times are ns since any zero.
 
     Process and thread ids are any numbers, None if not recorded. `devices`, `vendors` and `capabilities` are by process
-    and device. By the numbers that `operation` gave them, `waits` are pairs of operations of which the second waits for
-    the first, and `graph_nodes` the nodes of CUDA graphs.
+    and device. Operations have the numbers that `operation` returned: `waits` are pairs of them, the second waiting for
+    the first, and `graph_nodes` are ids of CUDA-graph nodes by operation.
     """
 
     def __init__(self, name: str, tool: str) -> None:
@@ -87,9 +87,9 @@ class Recording:
         device: int | None = None, stream: int | None = None, size: int | None = None,
         copied: tuple[int, int, int] | None = None, correlation: int | None = None, facts: LaunchFacts = NOTHING_SAID,
     ) -> int:  # fmt: skip
-        """Add a GPU operation. `copied` is the direction of a copy and the memory at both ends.
+        """Add a GPU operation. `size`: bytes copied or set. `copied`: direction, source and destination memory.
 
-        Returns its number among all, -1 where it has no time.
+        Returns its number among all, -1 if it has no valid times.
         """
         if not self._is_timed(start, end):
             return -1
@@ -112,7 +112,7 @@ class Recording:
         self, kind: int, name: str, start: int | None, end: int | None, *, process: int | None, thread: int | None,
         inputs: OperatorInputs | None = None, sequence: int | None = None,
     ) -> None:  # fmt: skip
-        """Add a range of a host thread; of an operator with its inputs and number of the backward pass."""
+        """Add a range of a host thread; an operator with its inputs, and `sequence` as in `HostRanges`."""
         if self._is_timed(start, end):
             key = kind, name, "" if inputs is None else repr(inputs)
             self._labels.setdefault(key, RangeLabel(kind, name, inputs))
@@ -143,7 +143,7 @@ class Recording:
         )  # fmt: skip
 
     def _nodes(self) -> Integers:
-        """The node of a graph that each operation is, in the order in which they came."""
+        """The id of the CUDA-graph node of each operation, in the order in which they were added; `MISSING` if none."""
         if not self.graph_nodes:
             return np.broadcast_to(np.array(MISSING), len(self._operations))
         found = np.full(len(self._operations), MISSING)

@@ -21,7 +21,7 @@ ENVIRONMENT_LABELS = {
 
 
 class SampleSeries:
-    """Samples while they come in, in any order; `series` numbers those of a metric of a GPU."""
+    """Collects samples in any order; each series, a metric of a GPU, has a number."""
 
     def __init__(self) -> None:
         self._gpus: list[tuple[int, str]] = []
@@ -32,7 +32,7 @@ class SampleSeries:
         return len(self._start)
 
     def series(self, gpu: int, label: str) -> int:
-        """The number of a new series; -1 for what is no sample."""
+        """The number of a new series; -1 if the label is not one of samples."""
         if not label or label in PER_KERNEL:
             return -1
         name, factor = ENVIRONMENT_LABELS.get(label, (column_of_trace(label), 1.0))
@@ -47,7 +47,7 @@ class SampleSeries:
         self._value.frombytes(value.tobytes())
 
     def sampled(self, begin: int | None, end: int | None) -> SampledActivity:
-        """The samples within `begin` to `end` (ns); earlier and later samples are left out and counted in a note."""
+        """The samples from `begin` to `end` (ns; None: all); others are left out and counted in a note."""
         start = np.frombuffer(self._start, np.int64)
         code = np.frombuffer(self._code, np.int32)
         value = np.frombuffer(self._value, np.float64) * np.array(self._factors or [1.0])[code]

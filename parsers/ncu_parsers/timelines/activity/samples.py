@@ -33,7 +33,7 @@ LONGEST_PERIOD = 1.5
 
 @dataclass(frozen=True)
 class Means:
-    """Means over intervals: by metric a value in % (float64, one per interval; NaN: none), and the samples in each.
+    """Means over intervals: values by metric (float64, one per interval; NaN: none), and the samples in each.
 
     `samples` (int64, one per interval) is 0 where an interval is too short or not covered.
     """
@@ -144,7 +144,7 @@ class SampledActivity:
 
     `environment`: the driver's power, temperature, clocks and fan speed, by names of `ENVIRONMENT`. `numbers`: GPU
     numbers by (process, device), where a process uses another number. `sampled_by`: the tool. `finer`: the tool's
-    option for a higher sampling rate. `events`: the number of values in a trace, with those left out.
+    option for a higher sampling rate. `events`: the number of values in a trace, including ones left out.
     """
 
     gpus: Mapping[int, GpuSamples] = field(default_factory=dict)

@@ -1,10 +1,10 @@
 """Perfetto's own traces (`.pftrace`) as PyTorch's newer profiler ("Cuspy") writes them: a message of packets.
 
-What a GPU ran is a GpuRenderStageEvent on a queue that stands for a stream, with its duration, launch and the events
-that it waited for; calls and ranges of the host are slices that begin and end on tracks; samples are GpuCounterEvents.
-Names are interned: a packet may define numbers for those behind it, of the same sequence. There is no version: what a
-trace holds says what it is. A Cuspy trace clamps the end of an operation to the start of the next one of its queue,
-where CUPTI's times of graph replays overlap. Facts: the descriptions in PyPI's `perfetto` 0.59, and PyTorch's
+GPU work is a GpuRenderStageEvent on a queue that stands for a stream, with its duration, launch and the events that it
+waited for; API calls and host ranges are slices that begin and end on tracks; samples are GpuCounterEvents. Names are
+interned: a packet may define numbers that later packets of its sequence use. The format states no version. A Cuspy
+trace clamps the end of an operation to the start of the next one of its queue, where CUPTI's times of graph replays
+overlap. Facts: the descriptions in PyPI's `perfetto` 0.59, and PyTorch's
 `torch/profiler/_cuspy` and `cuspy_pftrace.cpp`.
 """
 
@@ -41,23 +41,23 @@ from ncu_parsers.timelines.formats.whole_file import whole_file
 
 TOOL = "PyTorch's profiler (Perfetto)"
 PACKET = 1
-"""The field of a trace; every other one is skipped."""
+"""The field of a trace that holds a packet; all others are skipped."""
 CLEARED = 1
-"""Bit of a packet's `sequence_flags`: numbers that were defined before are void."""
+"""Bit of a packet's `sequence_flags`: numbers that its sequence defined before are void."""
 SLICE_BEGIN, SLICE_END = 1, 2
 REALTIME, BOOTTIME = 1, 6
-"""Numbers of clocks: that of the day, and the one that times are of unless a packet names another."""
+"""Perfetto's ids of the wall clock, and of the clock of all times unless a packet names another."""
 
 OPERATIONS = {"Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET}
 PASSED_OVER = ("Annotation", "EventRecord", "HostNode")
-"""Stages that are no work of the GPU: ranges, and nodes of graphs that record an event or call the host."""
+"""Stages that are not GPU work: ranges, and nodes of graphs that record an event or call the host."""
 RANGES = {"cpu_op": activity.OPERATOR, "user_annotation": activity.ANNOTATION, "python_function": activity.PYTHON}
 CALLS = ("cuda_runtime", "cuda_driver")
 NUMBERS = {"priority": "priority", "channel": "channel"}
-"""Names of extra data of a stage that are facts of a launch."""
+"""Names of a stage's extra data -> names of `LaunchFacts.numbers`."""
 CLAMPED = ("end_basis", "start of the next on its stream")
 MOST_ENTRIES = 1 << 20
-"""Numbers of one kind that a sequence may define."""
+"""Most numbers of one kind that a sequence may define."""
 
 _EXTRA = ((1, "name", "bytes"), (2, "value", "bytes"))
 _NAMED = ((1, "iid", "uint64"), (2, "name", "bytes"))
@@ -112,7 +112,7 @@ TYPES = MessageTypes("ncu_bench_pftrace", PFTRACE_MESSAGES)
 
 @dataclass
 class _Sequence:
-    """What packets of one sequence have defined so far, by number."""
+    """Definitions by the packets of one sequence so far, by number."""
 
     names: dict[int, str] = field(default_factory=dict)
     categories: dict[int, str] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class _Sequence:
     counters: dict[int, tuple[int, dict[int, str]]] = field(default_factory=dict)
 
     def define(self, interned: Any) -> None:
-        """Take the numbers that a packet defines."""
+        """Add the definitions of a packet."""
         for known, entries in (
             (self.names, interned.names), (self.categories, interned.categories), (self.stages, interned.stages),
             (self.arguments, interned.arguments),
@@ -135,7 +135,7 @@ class _Sequence:
 
 
 class _Begun(NamedTuple):
-    """A slice that began: when, on which track, and what it is."""
+    """The begin of a slice: time in ns, track, name, category and annotations."""
 
     start: int
     track: int
@@ -145,7 +145,7 @@ class _Begun(NamedTuple):
 
 
 class _Queued(NamedTuple):
-    """What a GPU ran, in the order of the file."""
+    """A known stage of a GPU. `lane`: GPU and stream (-1 if unknown). `kind` is None for `PASSED_OVER` stages."""
 
     start: int
     end: int
@@ -160,7 +160,7 @@ class _Queued(NamedTuple):
 
 
 def read_activity(source: Source) -> Activity:
-    """Read one trace. Raises `NotAReport` where it holds neither known work of GPUs nor slices of PyTorch."""
+    """Read one trace. Raises `NotAReport` if it holds no known GPU work, no slice and no sample."""
     data, damage = whole_file(source)
     found = _Trace(Recording(source.name, TOOL))
     try:
@@ -183,7 +183,7 @@ def read_activity(source: Source) -> Activity:
 
 
 class _Trace:
-    """The packets of a trace, as they come."""
+    """Takes the packets of a trace one by one into a recording."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -200,11 +200,11 @@ class _Trace:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing that is known here was found."""
+        """True if no known GPU work, slice or sample was found."""
         return not (self._slices or any(one.kind is not None for one in self._queued) or len(self._samples))
 
     def what_was_met(self) -> str:
-        """What a trace holds instead of what is known, in a sentence."""
+        """A sentence on the number of packets, the unknown stages that were met, and the known ones."""
         stages = ", ".join(sorted(self._met)[:8])
         met = f"{self._packets:,} packets" + (f", and stages of GPUs called {stages}" if stages else "")
         return f"It holds {met}; known are the stages {', '.join((*OPERATIONS, *PASSED_OVER))}, and slices of threads."
@@ -311,7 +311,7 @@ class _Trace:
                 self._samples.add(np.array([series], np.int32), np.array([time]), np.array([value]))
 
     def finish(self) -> None:
-        """Add what is known at the end only: operations with their waits, samples, notes."""
+        """Add what only the end settles: operations with their waits, samples, notes."""
         self._close()
         self.recording.broken += len(self._begun)
         clamped = _clamped(self._queued)
@@ -358,10 +358,10 @@ class _Trace:
 
 
 def _paired(begun: Sequence[_Begun], ended: Sequence[tuple[int, int]]) -> tuple[list[tuple[_Begun, int]], list[_Begun]]:
-    """Slices with their ends, and those without.
+    """Slices with their ends, and slices without one.
 
-    PyTorch writes the begins of many slices, then their ends in the same order. Where they do not fit so, an end is
-    that of the slice of its track that began last.
+    PyTorch writes the begins of many slices, then their ends in the same order. If they do not match in that order, an
+    end closes the latest open slice of its track.
     """
     if (
         len(begun) == len(ended)
@@ -385,7 +385,7 @@ def _paired(begun: Sequence[_Begun], ended: Sequence[tuple[int, int]]) -> tuple[
 
 
 def _nest(begun: Sequence[_Begun], ended: Sequence[tuple[int, int]]) -> bool:
-    """Whether slices with these ends lie behind or within each other on their tracks."""
+    """True if slices with these ends are disjoint or nested on every track."""
     around: dict[int, list[int]] = {}
     for one, end in sorted(
         ((one, end) for one, (end, _) in zip(begun, ended, strict=True)), key=lambda pair: (pair[0].start, -pair[1])
@@ -400,7 +400,7 @@ def _nest(begun: Sequence[_Begun], ended: Sequence[tuple[int, int]]) -> bool:
 
 
 def _clamped(queued: Sequence[_Queued]) -> set[int]:
-    """The places of operations that end exactly where the next one of their stream starts."""
+    """Indices of operations that end exactly where the next one of their stream starts."""
     work = sorted(
         (one.lane, one.start, place) for place, one in enumerate(queued) if one.kind is not None and one.lane[1] >= 0
     )
@@ -412,7 +412,7 @@ def _clamped(queued: Sequence[_Queued]) -> set[int]:
 
 
 def _waits(queued: Sequence[_Queued], rows: dict[int, int]) -> Iterable[tuple[int, int]]:
-    """Pairs of operations, the second of which waited for the first; what stands between two is passed over."""
+    """Pairs of `rows`: the second operation waited for the first, directly or through stages that are not GPU work."""
     place_of = {one.number: place for place, one in enumerate(queued)}
     found = []
     for place, row in rows.items():
@@ -430,7 +430,7 @@ def _waits(queued: Sequence[_Queued], rows: dict[int, int]) -> Iterable[tuple[in
 
 
 def _facts(event: Any, extra: dict[str, str], known: _Sequence) -> LaunchFacts:
-    """What a stage says of its launch."""
+    """The facts on a stage's launch."""
     launch = event.launch
     named = {
         known.arguments.get(one.name_iid) or _text(one.name): one.positive if one.HasField("positive") else one.whole
@@ -456,7 +456,7 @@ def _bounded(value: int | None) -> int | None:
 
 
 def _inputs(said: Sequence[Any]) -> tuple[OperatorInputs, int | None]:
-    """The inputs of an operator, and its number of the backward pass as `HostRanges.sequence` has it."""
+    """The inputs of an operator, and its `HostRanges.sequence`, None if not recorded."""
     found = _said(said, ("Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Sequence number",
                          "Fwd thread id"))  # fmt: skip
     number = found.get("Sequence number")
@@ -468,7 +468,7 @@ def _inputs(said: Sequence[Any]) -> tuple[OperatorInputs, int | None]:
 
 
 def _said(said: Sequence[Any], wanted: Sequence[str]) -> dict[str, Any]:
-    """Annotations of a slice by their names, as Python's values."""
+    """The `wanted` annotations of a slice by name, as Python values."""
     found: dict[str, Any] = {}
     for one in said:
         name = _text(one.name)
@@ -492,7 +492,7 @@ def _specs(description: Any) -> dict[int, str]:
 
 
 def _number(text: str) -> int | None:
-    """A number of at most 62 bits; None for other text."""
+    """A number of at most 18 digits; None for other text."""
     return int(text) if text.isdecimal() and len(text) < 19 else None
 
 

@@ -38,7 +38,7 @@ COPIED = {
     "DEVICE_TO_DEVICE": ("DtoD", activity.DEVICE_TO_DEVICE, activity.DEVICE_MEMORY, activity.DEVICE_MEMORY),
     "HOST_TO_HOST": ("HtoH", activity.HOST_TO_HOST, activity.UNKNOWN_MEMORY, activity.UNKNOWN_MEMORY),
 }
-"""Ends of the names of copies (rocprofiler_memory_copy_operation_t) -> Kineto's word, direction, memory."""
+"""Ends of copies' names (rocprofiler_memory_copy_operation_t) -> Kineto's word, direction, memory at both ends."""
 
 UNNAMED = "(kernel without a name)"
 OTHER_COPY = ("", activity.OTHER_DIRECTION, activity.UNKNOWN_MEMORY, activity.UNKNOWN_MEMORY)
@@ -146,7 +146,7 @@ def read_activity(source: Source) -> Activity:
 
 
 def _text_of(source: Source) -> tuple[bytes, str]:
-    """The text, unpacked as far as possible, and the damage of the packed file."""
+    """The text, unpacked up to any damage, and a description of the damage; "" if there is none."""
     blocks: list[bytes] = []
     with source.open() as stream:
         try:

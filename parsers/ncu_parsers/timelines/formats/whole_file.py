@@ -7,7 +7,7 @@ from ncu_parsers.sources.sources import DAMAGE, Source, read_some
 
 
 def whole_file(source: Source) -> tuple[bytes, str]:
-    """The bytes of the file, as far as they can be unpacked, and a description of the damage."""
+    """The bytes of the file, unpacked up to any damage, and a description of the damage; "" if there is none."""
     blocks: list[bytes] = []
     with source.open() as stream:
         try:

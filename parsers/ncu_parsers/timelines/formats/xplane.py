@@ -231,9 +231,9 @@ def _take_tpu(plane: _Plane, process: int | None, device: int, found: Recording)
 
 
 def _take_host(plane: _Plane, process: int | None, found: Recording) -> None:
-    """Add the events of a host. Waits of Python are calls of the thread that calls the GPU's API, if it is one alone.
+    """Add the events of a host. If a single thread calls the GPU's API, Python's waits become calls of that thread.
 
-    Its calls are on another line than its Python. Where several threads call the API, Python waits for these too.
+    A thread's calls and its Python are on different lines. If several threads call the API, Python waits for them too.
     """
     waits, calling = list[tuple[int, int]](), set[int]()
     for line, events in plane.lines_read(found):
@@ -260,7 +260,7 @@ def _take_host(plane: _Plane, process: int | None, found: Recording) -> None:
 
 
 def _thread(line: int) -> int:
-    """A thread number from a line's id; ids are hashes, and ids beyond 64 bits get a negative number."""
+    """A thread number from a line's id: negative for ids beyond 32 bits, which are hashes, and for negative ids."""
     return line if 0 <= line < 1 << 32 else -1 - abs(line) % (1 << 61)
 
 
@@ -322,7 +322,7 @@ def _scopes(path: str) -> list[str]:
 
 
 def _own_name(scope: str) -> str:
-    """The name inside a scope's transformations, such as transpose(jvp(Dense_0)); "" for a function's own."""
+    """The name inside a scope's transformations, such as transpose(jvp(Dense_0)); "" for a jitted function's scope."""
     while found := re.fullmatch(r"(\w+)\((.*)\)", scope):
         scope = "" if found[1] in ("jit", "pjit") else found[2]
     return scope
@@ -341,7 +341,7 @@ def _triple(text: str) -> tuple[int, int, int] | None:
 
 
 def _number(text: str) -> int | None:
-    """A number of at most 31 bits; None for other text."""
+    """A number of at most nine digits; None for other text."""
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 

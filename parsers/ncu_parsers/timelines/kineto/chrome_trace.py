@@ -92,7 +92,7 @@ class TraceEvent(msgspec.Struct, gc=False):
 
     @property
     def is_timed(self) -> bool:
-        """True if start and duration stay finite in nanoseconds."""
+        """True if start and duration are below `LONGEST_TIME`, and the duration is not negative."""
         return -LONGEST_TIME < self.ts < LONGEST_TIME and 0 <= self.dur < LONGEST_TIME
 
 
@@ -103,7 +103,7 @@ class TraceEvents:
     """The events of a trace: `batches` yields the events of a block at a time.
 
     Afterwards, `header` has the values beside the events. `broken` counts unreadable events; `cut` is true if the file
-    ends within an event; `damage` describes damage of the compressed file. Raises `memory.TooBig`, naming the trace
+    ends early; `damage` describes damage of the compressed file. Raises `memory.TooBig`, naming the trace
     `name`, if the process exceeds its memory limit.
     """
 
@@ -250,7 +250,7 @@ class _Text:
         return False
 
     def mend(self) -> bool:
-        """In the text ahead replace bare words that are not JSON by null, and escape quotes in names.
+        """Replace bare words that are not JSON by null, and escape quotes in names, in the text ahead.
 
         Returns False if there is nothing to mend.
         """

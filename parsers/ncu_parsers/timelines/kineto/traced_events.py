@@ -140,7 +140,7 @@ class WorkArguments(msgspec.Struct, gc=False):
 
 
 class SyncArguments(msgspec.Struct, gc=False):
-    """Arguments of a synchronisation; -1 if unknown to the profiler."""
+    """Arguments of a synchronisation; None if absent, or unknown to the profiler (-1 in the trace)."""
 
     kind: str | None = msgspec.field(default=None, name="cuda_sync_kind")
     correlation: Whole | None = None

@@ -54,7 +54,7 @@ SHORT_TEXT = 2000
 LONGER_TEXT = "\x01a longer text"
 """Placeholder for a longer text."""
 PRAGMAS = ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON")
-"""The schema of an untrusted file cannot run functions."""
+"""Settings for untrusted files: their schema cannot run functions, and nothing is written."""
 BATCH_ROWS = adbc_driver_sqlite.StatementOptions.BATCH_ROWS.value
 
 _DAMAGE = (sqlite3.Error, adbc_driver_manager.Error, pa.ArrowException)

@@ -36,7 +36,7 @@ def read_samples(source: Source, name: str) -> SampledActivity:
 
 
 def read_gpu_metrics(database: Database) -> SampledActivity:
-    """The samples in an open export. Without samples no GPU; a note if there are samples that are not read."""
+    """The samples in an open export, by id of the GPU; without samples no GPU. A note if samples are not read."""
     if not database.has_rows(TABLE):
         return SampledActivity({}, tuple(_old_events(database)))
     lacking = [column for column in COLUMNS if column not in database.columns(TABLE)]

@@ -97,7 +97,7 @@ DIRECTION_OF = {
 }  # fmt: skip
 """CUPTI's copyKind -> direction; 11 to 13 are migrations of unified memory."""
 MIGRATIONS, PREFETCH = (11, 12, 13), 1
-"""CUPTI's copyKinds of pages of managed memory that move, and the migrationCause of those for which a call asked."""
+"""CUPTI's copyKinds of migrations of managed memory, and the migrationCause of migrations that a call requested."""
 MEMORY_OF = {
     0: activity.PAGEABLE, 1: activity.PINNED, 2: activity.DEVICE_MEMORY, 3: activity.ARRAY, 4: activity.MANAGED,
     5: activity.DEVICE_MEMORY, 6: activity.MANAGED,
@@ -126,8 +126,8 @@ def read_sqlite(
     With `trim` (ns since the first operation or API call), only that time is read, and what it needs: the next
     operation on either side, the calls that launched the operations, and the ranges since then. With `whole_names`,
     ranges keep the numbers that PyTorch's `emit_nvtx` puts into their names. With `named` and without `trim`, only
-    NVTX ranges whose names it takes are held, and others are looked up in the file when they are asked for. Raises
-    `NotAReport` if it is no export of nsys, `NcuBenchError` if it cannot be read.
+    NVTX ranges whose names it accepts are held, and the first of each thread; `ranges_over` looks up others in the
+    file. Raises `NotAReport` if it is no export of nsys, `NcuBenchError` if it cannot be read.
     """
     name, named = name or source.name, named if trim is None else None
     with memory.one_heap(), opened(source, name) as database:
@@ -165,7 +165,7 @@ def _activity(
         # A step is a range in which an operation was launched, perhaps before the window.
         if len(calls):
             window = Window(min(window.start, int(calls.start.min())), max(window.end, int(calls.end.max())))
-    named = named if len(operations) else None  # without any, all that is said of the ranges is their number
+    named = named if len(operations) else None  # without operations, only the number of ranges is used
     ranges = read_ranges(database, strings, last, window, whole_names=whole_names, named=named)
     overheads = _overheads(database, window)
     gpus = operations.gpus()

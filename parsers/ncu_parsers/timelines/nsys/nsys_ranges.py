@@ -44,7 +44,7 @@ NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
 THREAD_BITS, PROCESS_MASK = 24, 0xFFFFFF
 
 STRETCHES = 1 << 16
-"""Stretches of time in which ranges are looked up."""
+"""Number of equal stretches of time by which ranges are looked up."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -61,7 +61,7 @@ def read_ranges(
     """NVTX ranges and calls of the system's library, all or only the ones open in `window` (ns).
 
     A range without an end lasts to `last`. With `whole_names` the numbers of `emit_nvtx` stay in the names. With
-    `named`, of NVTX ranges only those whose names it takes, and the earliest of each thread.
+    `named`, only NVTX ranges whose names it accepts, and the earliest range of each thread.
     """
     labels = _Labels(named)
     nvtx = _nvtx(database, strings, last, window, labels, whole_names=whole_names)
@@ -70,7 +70,7 @@ def read_ranges(
 
 
 def ranges_over(database: Database, strings: dict[int, str], last: int, times: Sequence[HostTime]) -> HostRanges:
-    """The ranges that last for half of any of these times or longer: they hold its middle. Others may be among them."""
+    """The ranges of each time's thread that contain its middle: all that cover half of it, and perhaps others."""
     found = [(one.thread, (one.start + one.end) // 2) for one in times]
     middles = {thread: np.sort([middle for own, middle in found if own == thread]) for thread, _ in dict(found).items()}
 
@@ -88,7 +88,7 @@ def ranges_over(database: Database, strings: dict[int, str], last: int, times: S
 
 
 def _may_hold(moments: Sequence[int]) -> str:
-    """SQL condition for ranges that may hold a moment: long ones, and those that begin in or before a stretch with one.
+    """SQL condition for ranges that may hold a moment: long ones, and ones that begin in its stretch or the one before.
 
     SQLite returns few of millions of ranges by it, in a quarter of the time that all would take.
     """
@@ -107,7 +107,7 @@ def _table(
     labels: Numbered,
     kept: Callable[[dict[str, Any]], Mask] | None,
 ) -> HostRanges:
-    """The table of the ranges in some blocks that have a name and times, and of which `kept` is true."""
+    """The ranges in some blocks that have a name and times; with `kept`, only where its mask is true."""
     threads = Numbered()
     kinds = {"label": "i1", "owner": "i1", "start": "i8", "end": "i8"}
     found = FilledColumns(sum(map(database.rows, (RANGES, OS_CALLS))), kinds)
@@ -122,7 +122,7 @@ def _table(
 
 
 class _Labels(Numbered):
-    """Labels of ranges, and whether each is of a call of the system's library or has a name that `named` takes."""
+    """Labels of ranges, and whether each is of a call of the system's library or has a name that `named` accepts."""
 
     def __init__(self, named: Callable[[str], bool] | None) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class _Labels(Numbered):
 
 
 class _NamedOrFirst:
-    """Chooses from blocks of ranges those with chosen labels, and the first of each thread."""
+    """Mask of a block's ranges with named labels, and of the earliest of each thread if none before was earlier."""
 
     def __init__(self, labels: _Labels) -> None:
         self._labels, self._first = labels, dict[int, int]()
@@ -159,7 +159,7 @@ class _NamedOrFirst:
 
 
 def owners_of(threads: Numbered) -> list[Owner]:
-    """Process and thread number of each serialised thread of nsys."""
+    """Process id and serialised thread id of each of nsys's threads."""
     return [(int(process_of(np.array(thread))), thread) for thread in threads.texts]
 
 
