@@ -1,9 +1,9 @@
 """Attention: FLOPs of two products forward and five backward, and the bytes of every operand once.
 
 `flops` covers the whole score matrix, as in PyTorch's counter (torch.utils.flop_counter: sdpa_flop_count,
-sdpa_backward_flop_count). The correction is the part that a causal mask or a sliding window saves: scores outside it,
-which fused kernels compute only in tiles that its edges cross. The head count is the query's, so grouped queries (GQA)
-have the work of all heads and the bytes of the fewer keys.
+sdpa_backward_flop_count). The correction, negative, is the part that a causal mask or a sliding window saves: scores
+outside it, which fused kernels compute only in tiles that its edges cross. The head count is the query's, so grouped
+queries (GQA) have the work of all query heads and the bytes of the fewer key heads.
 
 Sequences of different lengths in one tensor (varlen, nested) have bytes and no FLOPs: their lengths are data. If the
 number of sequences times the longest equals all rows, all sequences are equally long. Paged caches, and partly used
@@ -27,7 +27,7 @@ FIRST, LAST = "first", "last"
 
 
 class _Sizes(NamedTuple):
-    """Rows and columns of the scores of one head; `heads` counts the heads of all sequences together."""
+    """Rows (queries) and columns (keys) of one head's scores; `heads` counts the heads of all sequences together."""
 
     heads: int
     rows: int
@@ -37,13 +37,14 @@ class _Sizes(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Argument positions of an attention operator.
+    """Argument positions of an attention operator; None or () for arguments that it does not have.
 
-    `heads_first`: [batch, heads, rows, depth], not [batch, rows, heads, depth]. `lengths`: positions of the cumulative
-    lengths of queries and keys in tensors [rows of all, heads, depth], `longest` of their longest lengths. `unknown`:
-    arguments, such as pages of a cache, with which shapes do not determine the work. `window`: its left and right size;
-    -1 is unlimited. `causal` or `mask`: a flag, or a number (0 none, 1 from the first row, 2 from the last). `aligned`:
-    alignment of a flag's mask on non-square scores, None if not documented.
+    `first`: query, followed by key and value. `heads_first`: [batch, heads, rows, depth], not [batch, rows, heads,
+    depth]. `lengths`: positions of the cumulative lengths of queries and keys in tensors [rows of all, heads, depth],
+    `longest` of their longest lengths. `unknown`: arguments, such as pages of a cache, with which shapes do not
+    determine the work. `window`: its left and right size; -1 is unlimited. `causal`: a flag; `mask`: a number (0 none,
+    1 aligned to the first row, 2 to the last). `aligned`: alignment of a flag's mask on non-square scores, None if not
+    documented.
     """
 
     first: int
@@ -71,7 +72,10 @@ class Variant(NamedTuple):
         return _Sizes(query[0] * query[1], query[2], key[2], query[3], value[3])
 
     def _equally_long(self, call: Call, query: Shape, key: Shape, value: Shape) -> _Sizes:
-        """Sizes if every sequence is as long as the longest, which must be so if they fill the tensors."""
+        """Sizes if sequences of the longest length fill the tensors, so that every sequence has that length.
+
+        Raises `UnknownWork` otherwise.
+        """
         query, key, value = (shape[1:] if len(shape) == 4 and shape[0] == 1 else shape for shape in (query, key, value))
         if any(len(shape) != 3 for shape in (query, key, value)) or len(self.longest) != 2:
             raise UnknownWork("the lengths of the sequences")
@@ -82,7 +86,10 @@ class Variant(NamedTuple):
         return _Sizes(count * query[1], rows, columns, query[2], value[2])
 
     def skipped_share(self, call: Call) -> float:
-        """The fraction of the scores that a causal mask or a window skips."""
+        """The fraction of the scores that a causal mask or a window skips, 0 to 1.
+
+        Raises `UnknownWork` if the alignment of a mask on non-square scores is not documented.
+        """
         left, right = (call.value(place, -1) for place in self.window) if self.window else (-1, -1)
         alignment = self._alignment(call)
         if alignment is not None:
@@ -108,7 +115,7 @@ class Variant(NamedTuple):
         return (self.aligned or "") if is_causal else None
 
     def operands(self, call: Call) -> int:
-        """Bytes of queries, keys, values and bias. Raises `UnknownWork` if only a part of them is used."""
+        """Bytes of queries, keys, values and bias. Raises `UnknownWork` if perhaps only a part of them is used."""
         if any(map(call.is_tensor, self.unknown)):
             raise UnknownWork("how much of the tensors is used")
         places = [*range(self.first, self.first + 3), *([self.bias] if self.bias is not None else [])]
@@ -121,7 +128,10 @@ def _heads_first(shape: Shape) -> Shape:
 
 
 def scores_inside(rows: int, columns: int, shift: int, left: int, right: int) -> int:
-    """Scores (row, column) with row + shift - left <= column <= row + shift + right; a negative side is unlimited."""
+    """Number of scores (row, column) with row + shift - left <= column <= row + shift + right.
+
+    A negative `left` or `right` is unlimited.
+    """
     upto = _clamped_sum(shift + right + 1, rows, columns) if right >= 0 else rows * columns
     before = _clamped_sum(shift - left, rows, columns) if left >= 0 else 0
     return max(upto - before, 0)
@@ -138,7 +148,7 @@ def _clamped_sum(start: int, count: int, top: int) -> int:
 
 
 def forward(variant: Variant, *, halves_fp8: bool = False) -> Formula:
-    """Attention forward. `halves_fp8`: queries in FP8 give a BF16 result."""
+    """The formula of attention forward. `halves_fp8`: queries in FP8 give a BF16 result."""
 
     def flops(call: Call) -> float:
         heads, rows, columns, depth, depth_of_values = variant.sizes(call)
@@ -160,7 +170,7 @@ def forward(variant: Variant, *, halves_fp8: bool = False) -> Formula:
 
 
 def backward(variant: Variant, out: int) -> Formula:
-    """Attention backward; the gradient precedes the query. `out` is the position of the forward pass's result."""
+    """The formula of attention backward: the result's gradient precedes the query; `out` is the result's position."""
 
     def flops(call: Call) -> float:
         heads, rows, columns, depth, depth_of_values = variant.sizes(call)
@@ -260,7 +270,7 @@ ATTENTION: dict[str, Formula] = {
     "aten::_transformer_encoder_layer_fwd": _encoder_layer(),
     "aten::_cudnn_attention_forward": forward(Variant(0, causal=10, bias=3, unknown=(4, 5))),
 }  # fmt: skip
-"""Operator -> its formula. The math variant calls products and a softmax, and has none of its own.
+"""Operator -> its formula. The math variant calls products and a softmax, and has no formula of its own.
 
 Argument positions follow PyTorch's schemas; mask alignments are from torch/nn/attention/bias.py.
 """

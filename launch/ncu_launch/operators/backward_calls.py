@@ -1,4 +1,4 @@
-"""Rebuild calls of backward operators from their forward operators, if only those have recorded shapes.
+"""Rebuild calls of backward operators from the calls of their forward operators, if only these have recorded shapes.
 
 A gradient has the shape and type of its variable. Not rebuilt are convolutions, whose forward call does not show which
 gradients are wanted, and operators without a formula. Argument positions follow PyTorch's schemas.
@@ -12,11 +12,14 @@ from typing import Any
 from ncu_launch.operators.calls import Call, Tensor
 
 Arguments = Callable[[Call], tuple[Any, ...]]
-"""The arguments of a backward call, from its forward call. Raises as formulas do if it is insufficient."""
+"""The arguments of a backward call, from its forward call. Raises one of `table.UNUSABLE` if it is incomplete."""
 
 
 def backward_call(name: str, forward: Call) -> Call | None:
-    """The call of a backward operator, such as "aten::gelu_backward"; None for unknown pairs."""
+    """The call of a backward operator, such as "aten::gelu_backward"; None for an unknown pair of operators.
+
+    Raises one of `table.UNUSABLE`, such as `UnknownWork`, if the forward call is incomplete.
+    """
     arguments = _ARGUMENTS.get((name, forward.name))
     return Call(name, arguments(forward)) if arguments else None
 

@@ -85,25 +85,31 @@ class Call(NamedTuple):
         return place < len(self.arguments) and isinstance(self.arguments[place], Tensor)
 
     def tensors(self, place: int) -> tuple[Tensor, ...]:
-        """The list of tensors at a position. Raises `UnknownWork` if the trace lacks its shapes."""
+        """The list of tensors at a position. Raises `UnknownWork` if it is empty or the trace lacks its shapes."""
         found = self.arguments[place] if place < len(self.arguments) else None
         if not isinstance(found, (tuple, list)) or not found or not all(isinstance(one, Tensor) for one in found):
             raise UnknownWork(f"the tensors of argument {place}")
         return tuple(found)
 
     def given_bytes(self, places: Iterable[int]) -> int:
-        """Bytes of the tensors at these positions; missing ones count 0."""
+        """Bytes of the tensors at these positions; arguments that are no tensors count 0."""
         return sum(self.tensor(place).bytes for place in places if self.is_tensor(place))
 
     def value(self, place: int, default: Any = None) -> Any:
-        """The value at a position, `default` after the last argument. Raises `UnknownWork` if it was not recorded."""
+        """The value at a position; `default` for None and after the last argument.
+
+        Raises `UnknownWork` if it was not recorded.
+        """
         found = self.arguments[place] if place < len(self.arguments) else default
         if found is UNRECORDED:
             raise UnknownWork(f"the value of argument {place}")
         return default if found is None else found
 
     def numbers(self, place: int, count: int) -> Shape:
-        """`count` integers at a position, such as strides or padding; a single one stands for all."""
+        """`count` integers at a position, such as strides or padding; a single one is repeated `count` times.
+
+        Raises `UnknownWork` for anything else.
+        """
         found = self.value(place)
         listed = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if not listed or not all(isinstance(one, int) for one in listed):
@@ -122,17 +128,18 @@ class Call(NamedTuple):
 
 
 def bytes_at(*places: int) -> Callable[[Call], float]:
-    """A function that returns the bytes of the tensors at these positions, none of which may be missing."""
+    """A function that returns the bytes of the tensors at these positions; raises `UnknownWork` if one is missing."""
     return lambda call: float(sum(call.tensor(place).bytes for place in places))
 
 
 class Formula(NamedTuple):
     """The work of an operator, as functions of a call.
 
-    `flops`: operations, a multiply-add as 2. `read` and `written`: the least bytes that it moves to and from memory,
+    `flops`: operations, a multiply-add as 2. `read` and `written`: the least bytes that it moves from and to memory,
     each input and output once. `is_contraction`: matrix products, convolutions and attention, done by tensor cores;
-    other work is done by CUDA cores. `correction` is the difference to PyTorch's own counter for contractions: the
-    addition of a bias, and negative the savings of a causal mask. `source`: the source of the formula.
+    other work is done by CUDA cores. `correction`, None for 0, is the FLOPs to add to `flops`, which for contractions
+    are those of PyTorch's own counter: of an added bias, or, negative, saved by a causal mask. `source`: where the
+    formula is from. All functions may raise `UnknownWork`.
     """
 
     flops: Any
@@ -148,7 +155,7 @@ REAL_OF_COMPLEX = 4
 
 
 def broadcast(shapes: Iterator[Shape] | list[Shape]) -> Shape:
-    """The broadcast shape of these shapes. Raises `UnknownWork` if they do not fit."""
+    """The shape to which these shapes broadcast. Raises `UnknownWork` if they do not fit each other."""
     result: list[int] = []
     for shape in shapes:
         longer = max(len(shape), len(result))
@@ -160,9 +167,9 @@ def broadcast(shapes: Iterator[Shape] | list[Shape]) -> Shape:
 
 
 def of_floats(call: Call, operations: float) -> float:
-    """The operations if on floating-point numbers, else 0: integer operations are not FLOPs.
+    """`operations` if any tensor of the call is of floating-point type, else 0: integer operations are not FLOPs.
 
-    Raises `UnknownWork` if types were not recorded.
+    Raises `UnknownWork` if no type was recorded.
     """
     types = {one.dtype for one in call.every_tensor()}
     if operations and types == {""}:
@@ -178,7 +185,7 @@ _ORDER = (
 
 
 def promoted(tensors: list[Tensor]) -> str:
-    """The type of an element-wise result. Python numbers decide only if their kind (integer, float, complex) is higher.
+    """The type of an element-wise result. Numbers (shape ()) decide only if their kind (integer to complex) is higher.
 
     Source: "Type promotion", documentation of torch.Tensor attributes. Raises `UnknownWork` for types it does not list.
     """

@@ -1,8 +1,8 @@
 """Matrix products and convolutions: FLOPs, and the bytes of each operand and the result once.
 
 A multiply-add counts as 2, and an added bias counts, which PyTorch's counter leaves out. Source of the FLOPs: the
-definitions in PyTorch's documentation. Without the bias they equal its `torch.utils.flop_counter` except in the
-backward pass of grouped convolutions, whose weights it counts once for every group (pytorch#183405).
+definitions in PyTorch's documentation. Without the bias they equal those of `torch.utils.flop_counter` except in the
+backward pass of grouped convolutions, whose weights that counter counts once for every group (pytorch#183405).
 """
 
 from __future__ import annotations
@@ -15,21 +15,27 @@ from ncu_launch.operators.calls import UNRECORDED, Call, Formula, Shape, Tensor,
 PRODUCT = "2 x rows x columns x inner size (definition of the product; torch.utils.flop_counter: mm_flop)"
 CONVOLUTION = "2 x batch x places x weights (torch.utils.flop_counter: conv_flop_count)"
 SCALAR_TYPES = {5: "float16", 6: "float32", 7: "float64", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn"}
-"""Numbers that stand for types in traces. Source: c10/core/ScalarType.h."""
+"""PyTorch's number of a type, as traces contain it -> type. Source: c10/core/ScalarType.h."""
 
 
 # ------------------------------------------------------------------------------------------------- products of matrices
 
 
 def product_flops(left: Shape, right: Shape, packed: int = 1) -> float:
-    """FLOPs of [..., m, k] x [..., k, n]; elements of k hold `packed` numbers. Raises `UnknownWork` otherwise."""
+    """FLOPs of [..., m, k] x [..., k, n], with `packed` numbers in each element.
+
+    Raises `UnknownWork` for other shapes.
+    """
     if len(left) < 2 or len(right) < 2 or left[-1] != right[-2] or left[:-2] != right[:-2]:
         raise UnknownWork("two matrices that fit each other")
     return 2.0 * prod(left) * right[-1] * packed
 
 
 def product(first: int, *, added: bool = False, by: Callable[[Call], str] | None = None) -> Formula:
-    """A product of the matrices at `first` and after it, `added` to the tensor before them. `by`: type written."""
+    """A product of the matrices at `first` and `first + 1`; if `added`, plus the tensor at `first - 1`.
+
+    `by`: type of the result, None for the left matrix's.
+    """
 
     def flops(call: Call) -> float:
         left = call.tensor(first)
@@ -37,7 +43,7 @@ def product(first: int, *, added: bool = False, by: Callable[[Call], str] | None
         return product_flops(left.shape, call.tensor(first + 1).shape, packed)
 
     def is_added(call: Call) -> bool:
-        """True if something is added, with a factor other than 0. An unrecorded factor counts as 0: the least."""
+        """True if a tensor is added, with a factor other than 0. An unrecorded factor counts as 0: the least work."""
         factor = call.arguments[first + 2] if len(call.arguments) > first + 2 else 1
         return added and factor is not UNRECORDED and factor != 0
 
@@ -132,13 +138,17 @@ def _matvec(first: int) -> Formula:
 def convolution_flops(places: Shape, batch: int, weight: Shape) -> float:
     """2 N x places x prod(weight): holds for any groups, because weight is [out, in / groups, *kernel].
 
-    `places` is the spatial size of the output; of a transposed convolution, [in, out / groups, *kernel], the input's.
+    `places` is the spatial size of the output; for a transposed convolution, whose weight is [in, out / groups,
+    *kernel], that of the input.
     """
     return 2.0 * batch * prod(places) * prod(weight)
 
 
 class _Places:
-    """Argument positions of a convolution operator; None for missing arguments."""
+    """Argument positions of a convolution operator; None, or -1 for `dilation`, if it has no such argument.
+
+    `transposed` is a position, or the value if the operator determines it. `also_read`: further tensors.
+    """
 
     def __init__(
         self, stride: int, padding: int, dilation: int, transposed: int | bool = False, bias: int | None = None,
@@ -191,7 +201,7 @@ def _convolution(places: _Places) -> Formula:
 
 
 def _convolution_backward(transposed: int | None, mask_at: int) -> Formula:
-    """The forward FLOPs once for the gradient of the input and once for the weight's, each if wanted.
+    """The forward pass's FLOPs once for the input's gradient and once for the weight's, each if wanted.
 
     `transposed` and `mask_at` are the positions of the flag and of the mask of wanted gradients.
     """
@@ -278,7 +288,7 @@ CONTRACTIONS: dict[str, Formula] = {
     "aten::convolution_backward_overrideable": _convolution_backward(6, 9),
     "aten::_slow_conv2d_backward": _convolution_backward(None, 6),
 }  # fmt: skip
-"""Operator -> its formula. `aten::matmul` and `aten::einsum` call these, and have none of their own."""
+"""Operator -> its formula. `aten::matmul` and `aten::einsum` call these operators, and have no formula of their own."""
 
 INTEGER_PRODUCTS_OF_TORCH = frozenset({"aten::_int_mm"})
 """Products of integers: their operations are not FLOPs."""

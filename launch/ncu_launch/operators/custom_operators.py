@@ -1,8 +1,8 @@
 """Operators of other libraries: flash-attn, xformers, vLLM, SGLang, AITER, torchao and Transformer Engine.
 
-Covers work that shapes determine. Argument positions follow the libraries' own declarations, named below. Left out is
-work that depends on data: mixtures of experts (how many tokens each gets), paged caches and their lengths. So are
-operators whose arguments differ between versions without a shape that shows it.
+Covers work that shapes determine. Argument positions follow the libraries' own declarations, named below. Left out are
+operators whose work depends on data, such as mixtures of experts (how many tokens each gets) and paged caches (their
+lengths), and operators whose arguments differ between versions that cannot be told apart by shapes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PRODUCT = "2 x rows x columns x inner size (definition of the product)"
 _FLASH_3 = forward(
     Variant(
         0, causal=24, heads_first=False, lengths=(7, 8), longest=(12, 13), window=(25, 26), aligned=LAST,
-        # new keys, pages, used parts, chunks
+        # new keys and values, page table, lengths in use, chunks
         unknown=(3, 4, 5, 9, 10, 11, 14, 15, 16, 27),
     ),
     halves_fp8=True,
@@ -62,11 +62,14 @@ FLASH_ATTENTION: dict[str, Formula] = {
     "flash_attn_3::bwd": _FLASH_3_BACKWARD,
     "flash_attn_3::_flash_attn_forward": _FLASH_3,
 }  # fmt: skip
-"""Sources: flash_attn/flash_attn_interface.py (flash-attn 2), hopper/flash_api.cpp and flash_attn_interface.py (3)."""
+"""FlashAttention's operators -> their formulas.
+
+Sources: flash_attn/flash_attn_interface.py (flash-attn 2), hopper/flash_api.cpp and flash_attn_interface.py (3).
+"""
 
 
 def _by_first_argument(tensor: Formula, other: Formula) -> Formula:
-    """The formula of the version whose first argument is a tensor, or of the other version."""
+    """The formula `tensor` for calls whose first argument is a tensor, else `other`: two versions of one operator."""
 
     def of(call: Call) -> Formula:
         return tensor if call.is_tensor(0) else other
@@ -100,29 +103,35 @@ XFORMERS: dict[str, Formula] = {
     ),
     "xformers::_sparse24_gemm": sparse_product(0, 1, (2,), type_at(0)),
 }  # fmt: skip
-"""Sources: xformers/ops/fmha/flash.py (tags v0.0.23 to v0.0.33), xformers/csrc/attention/attention.cpp (v0.0.25 and
-v0.0.35), xformers/csrc/sparse24/sparse24.cpp. `xformers_flash3::` calls `flash_attn_3::`."""
+"""xFormers' operators -> their formulas; `xformers_flash3::` calls `flash_attn_3::`.
+
+Sources: xformers/ops/fmha/flash.py (tags v0.0.23 to v0.0.33), xformers/csrc/attention/attention.cpp (v0.0.25 and
+v0.0.35), xformers/csrc/sparse24/sparse24.cpp.
+"""
 
 
 # ------------------------------------------------------------------------------- norms, activations and quantisation
 
 
 def _normalised(operations: int, *read: int) -> Formula:
-    """Into argument 0 from argument 1; all at `read` are read."""
+    """`operations` per element of argument 1, written to argument 0; the tensors at `read` are read."""
     return of_first(operations, read=read, counted=1)
 
 
 RMS_NORM, RESIDUAL, QUANTISED = 4, 1, 1
-"""Operations per element: square, sum, two factors; the addition of a residual; the division by a scale."""
+"""Operations per element: RMS norm (square, sum, two factors), addition of a residual, division by a scale."""
 
 GATED = {"silu_and_mul": 5, "gelu_and_mul": 6, "gelu_tanh_and_mul": 6}
-"""Activation of one half times the other half: operations per element of the result."""
+"""Operations per element of the result for an activation of one half of the input times its other half."""
 
 _ADDED_IN_PLACE = of_first(RMS_NORM + RESIDUAL, read=(0, 1, 2), also_written=bytes_at(1))
 
 
 def _group_norm() -> Formula:
-    """8 operations per element, as in PyTorch's formula. A version with a tensor second has extra leading arguments."""
+    """8 operations per element, as in PyTorch's formula.
+
+    Raises `UnknownWork` if argument 1 is a tensor, as in a version with extra leading arguments.
+    """
 
     def source(call: Call) -> Tensor:
         if call.is_tensor(1):
@@ -159,7 +168,7 @@ def _rotary() -> Formula:
 
 
 def _cached() -> Formula:
-    """Keys and values into the slots of two caches, quantised if the caches have smaller elements. Every slot counts.
+    """Write keys and values to slots of two caches, quantised if the caches have smaller elements. Every slot counts.
 
     Arguments: key, value, cache of keys, cache of values, slots.
     """
@@ -212,12 +221,15 @@ def _gptq_columns(call: Call) -> int:
 
 
 def _into(columns: Callable[[Call], int], *, bits: int | None = None) -> Formula:
-    """A product with a packed weight, whose scales and zero points are arguments 2 and 3."""
+    """A product with a packed weight of `bits` per number (None: 4); scales and zero points are arguments 2 and 3.
+
+    `columns` returns the number of columns of the result.
+    """
     return packed_weight(columns, (2, 3), bits=bits or 4)
 
 
 def _gptq() -> Formula:
-    """The last argument is the number of `bits` of the weight."""
+    """A GPTQ product with a packed weight, whose bits per number are the last argument."""
     return Formula(
         lambda call: _into(_gptq_columns, bits=call.value(len(call.arguments) - 1)).flops(call),
         lambda call: _into(_gptq_columns).read(call),
@@ -275,7 +287,7 @@ def _sparse_marlin() -> Formula:
 
 
 def _of_matrices(call: Call) -> tuple[int, int, int]:
-    """[m, k] x [k, n]."""
+    """Sizes (rows, columns, inner) of [m, k] x [k, n]. Raises `UnknownWork` if k differs."""
     (rows, inner), (other, columns) = call.tensor(0).shape, call.tensor(1).shape
     if inner != other:
         raise UnknownWork("two matrices that fit each other")
@@ -283,7 +295,10 @@ def _of_matrices(call: Call) -> tuple[int, int, int]:
 
 
 def _stated(sizes: int, order: str) -> Callable[[Call], tuple[int, int, int]]:
-    """Sizes given as numbers from position `sizes` on, in an `order` such as "mnk"; without m, rows are the input's."""
+    """Sizes (rows, columns, inner) from numbers at position `sizes` on, in an `order` such as "mnk".
+
+    Without m, rows are the input's. Raises `UnknownWork` if they contradict the input.
+    """
 
     def of(call: Call) -> tuple[int, int, int]:
         named = {letter: int(call.value(sizes + place)) for place, letter in enumerate(order)}
@@ -296,7 +311,10 @@ def _stated(sizes: int, order: str) -> Callable[[Call], tuple[int, int, int]]:
 
 
 def _in_nibbles(*, input_too: bool) -> Callable[[Call], tuple[int, int, int]]:
-    """[..., k] x [n, k / 2], two weight numbers per byte, or two input numbers too: [..., k / 2]."""
+    """Sizes (rows, columns, inner) of [..., k] x [n, k / 2] with two weights per byte.
+
+    `input_too`: the input is [..., k / 2] with two numbers per byte. Raises `UnknownWork` for other shapes.
+    """
 
     def of(call: Call) -> tuple[int, int, int]:
         source, (columns, packed) = call.tensor(0).shape, call.tensor(2).shape
@@ -308,7 +326,7 @@ def _in_nibbles(*, input_too: bool) -> Callable[[Call], tuple[int, int, int]]:
 
 
 def _in_blocks_of_nibbles(call: Call) -> tuple[int, int, int]:
-    """[..., k] x [n / b, k / a, a, b / 2], two numbers per byte."""
+    """Sizes (rows, columns, inner) of [..., k] x [n / b, k / a, a, b / 2] with two weights per byte."""
     source, weight = call.tensor(0).shape, call.tensor(3)
     if len(weight.shape) != 4 or weight.shape[1] * weight.shape[2] != source[-1]:
         raise UnknownWork("a weight that fits the input")
@@ -341,7 +359,7 @@ before 0.18), csrc_meta_ops.py, kernel/intmm_triton.py, prototype/quantized_trai
 
 
 def _in_blocks(scale: str, elements: Callable[[Call], int], copies: Callable[[Call], int] = lambda call: 1) -> Formula:
-    """To FP8 with a scale per block of `elements`, `copies` times: a maximum and a division per element.
+    """Quantisation to FP8 with a scale per block of `elements`, done `copies` times: 3 operations per element.
 
     `scale` is the type of the scales.
     """
@@ -366,9 +384,9 @@ def _dequantised(call: Call) -> Tensor:
 
 
 def _causal_softmax(operations: int, tensors: int = 1) -> Formula:
-    """Operations per score inside the mask, which ends with the last row and column; other scores are written as 0.
+    """`operations` per score inside a causal mask aligned to the last row and column; other scores are written as 0.
 
-    As many `tensors` of the scores' shape are read inside it.
+    `tensors` inputs of the scores' shape are read inside the mask.
     """
 
     def inside(call: Call) -> int:
@@ -464,4 +482,4 @@ _OF_LIBRARIES: dict[str, Formula] = {
 }  # fmt: skip
 
 CUSTOM: dict[str, Formula] = {**FLASH_ATTENTION, **XFORMERS, **INTEGER_PRODUCTS, **_OF_LIBRARIES}
-"""Operator -> its formula."""
+"""Operator of another library, such as "_C::rms_norm" -> its formula."""

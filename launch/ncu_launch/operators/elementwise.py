@@ -62,7 +62,10 @@ def _result_type(call: Call, name: str, tensors: list[Tensor], operands: int) ->
 
 
 def _pointwise(name: str, operands: int, operations: int) -> Formula:
-    """One result per element of the broadcast operands; a name that ends in _ overwrites its first operand."""
+    """`operations` for each element of the broadcast operands, the tensors among the first `operands` arguments.
+
+    An operator whose name ends in _ overwrites its first operand.
+    """
 
     def flops(call: Call) -> float:
         return of_floats(call, float(operations * _elements(call, operands)))
@@ -106,7 +109,10 @@ def of_first(
     counted: int = 0,
     also_written: Callable[[Call], float] = lambda call: 0.0,
 ) -> Formula:
-    """`operations` per element of the tensor at `counted`; the tensors at `read` are read if given."""
+    """`operations` per element of the tensor at `counted`. Reads the tensors at `read`; only the first must be given.
+
+    `result` describes the tensor that is written, by default like argument 0; `also_written` returns further bytes.
+    """
 
     def flops(call: Call) -> float:
         return of_floats(call, operations * call.tensor(counted).elements)
@@ -135,7 +141,7 @@ def _reduced_to(kind: str) -> Callable[[Call], Tensor]:
 
 
 def _summed(kind: Tensor) -> Tensor:
-    """The result type of a sum: integers and booleans become int64."""
+    """The result of a sum, given with its operand's type: integers and booleans become int64."""
     return kind if kind.is_float else kind._replace(dtype="int64")
 
 
@@ -144,7 +150,7 @@ def _sum(call: Call) -> Tensor:
 
 
 def _mean_loss(call: Call) -> Tensor:
-    """One number, unless `reduction`, after input and target, is 0."""
+    """The result of a loss: one number, or the broadcast shape if `reduction`, after input and target, is 0."""
     shape = broadcast([call.tensor(0).shape, call.tensor(1).shape])
     return Tensor(() if call.value(2, 1) else shape, promoted(_operands(call, 2)))
 
@@ -165,7 +171,7 @@ def _statistics(call: Call) -> float:
 
 
 def _foreach(operations: int, lists: int, name: str) -> Formula:
-    """The same for each tensor of a list; a name that ends in _ overwrites the first list."""
+    """`operations` per element of the first of `lists` lists of tensors; a name that ends in _ overwrites that list."""
 
     def flops(call: Call) -> float:
         return of_floats(call, float(operations * sum(one.elements for one in call.tensors(0))))
@@ -182,7 +188,7 @@ def _foreach(operations: int, lists: int, name: str) -> Formula:
 
 
 def _foreach_norm() -> Formula:
-    """A square and an addition per element, and one number per tensor."""
+    """Norms of a list of tensors: a square and an addition per element, and one number written per tensor."""
 
     def flops(call: Call) -> float:
         return of_floats(call, 2.0 * sum(one.elements for one in call.tensors(0)))
@@ -216,18 +222,21 @@ def _fused_optimizer(operations: Callable[[Call], int], states: int) -> Formula:
 
 
 def _adam(call: Call) -> int:
-    """3 for the first moment, 4 for the second, 3 for the denominator, 3 for the step; AdamW adds 1 for the decay."""
+    """Operations per parameter: 3 for the first moment, 4 for the second, 3 for the denominator, 3 for the step.
+
+    AdamW adds 1 for the decay.
+    """
     return 14 if "adamw" in call.name else 13
 
 
 def _sgd(call: Call) -> int:
-    """2 for the step, 2 for a decay, 3 for momentum and 2 for Nesterov's."""
+    """Operations per parameter: 2 for the step, 2 for a decay, 3 for momentum and 2 more for Nesterov's."""
     decay, momentum, nesterov = call.value(3), call.value(4), call.value(7)
     return 2 + 2 * bool(decay) + 3 * bool(momentum) + 2 * bool(momentum and nesterov)
 
 
 def _adagrad(call: Call) -> int:
-    """2 for the sum of squares, 2 for the denominator and 3 for the step; 2 for a decay."""
+    """Operations per parameter: 2 for the sum of squares, 2 for the denominator, 3 for the step; 2 for a decay."""
     return 7 + 2 * bool(call.value(6))
 
 
@@ -235,7 +244,7 @@ def _adagrad(call: Call) -> int:
 
 
 def _picked_losses(*, backward: bool) -> Formula:
-    """Negative log likelihood: reads one number per row. The gradient is written whole, 0 everywhere else."""
+    """Negative log likelihood: reads one number per row. The backward pass writes the whole gradient, mostly zeros."""
     place = 1 if backward else 0
 
     def flops(call: Call) -> float:
@@ -260,7 +269,10 @@ def _unknown(call: Call) -> float:
 
 
 def _ordering(dim: int, count: int | None = None) -> Formula:
-    """Sorted values and their indices; the `count` largest along the dimension. The comparisons are unknown."""
+    """Sorted values and their indices; the number of comparisons is unknown, so FLOPs are too.
+
+    `dim`: position of the dimension. `count`: position of the number of values to keep along it, None for all.
+    """
 
     def written(call: Call) -> float:
         source = call.tensor(0)
@@ -289,7 +301,10 @@ _COMPLEX = {of_part: of_number for of_number, of_part in _PARTS.items()}
 def _fourier(
     operations: float, result: Callable[[Call], Tensor], points: Callable[[Call], Tensor] = _own_type
 ) -> Formula:
-    """Transforms over the dimensions in argument 1. `points`: the transformed tensor, or the real side."""
+    """Transforms of n points over the dimensions in argument 1: `operations` x log2(n) per element of `points`.
+
+    `points`: the transformed tensor; the result for a transform to real numbers.
+    """
 
     def flops(call: Call) -> float:
         found, dims = points(call), call.value(1)
@@ -300,7 +315,10 @@ def _fourier(
 
 
 def _last_resized(call: Call, kind: dict[str, str], size: Callable[[int], int]) -> Tensor:
-    """The input with another type, and another size of the last transformed dimension."""
+    """The input with its type mapped by `kind`, and the last transformed dimension resized by `size`.
+
+    Raises `UnknownWork` for other types.
+    """
     source, last = call.tensor(0), call.value(1)[-1]
     if source.dtype not in kind:
         raise UnknownWork("the type of the result")
@@ -321,7 +339,8 @@ def _from_spectrum(call: Call) -> Tensor:
 def _distances(norm: int, result: Callable[[Call], Shape]) -> Formula:
     """Distances of rows, by the norm given at position `norm`: a difference, its size or square, and a sum per element.
 
-    Other norms add a power per element, and except for 0, 1 and infinity a root per distance.
+    Norms other than 0, 1, 2 and infinity add a power per element; norms other than 0, 1 and infinity a root per
+    distance.
     """
 
     def flops(call: Call) -> float:
@@ -351,8 +370,8 @@ def _pairs(call: Call) -> Shape:
 def _fused_cell(gates: int, operations: int, kept: int) -> Formula:
     """FLOPs of an RNN cell without its matrix products: `operations` per element of the hidden state.
 
-    A sigmoid counts 4. Biases, if given, are added to both products. The states are written, and `kept` numbers per
-    element for the backward pass.
+    A sigmoid counts 4. Biases, if given, are added to both products of each of `gates` gates. `kept` numbers are
+    written per element: the new states, and what the backward pass needs.
     """
 
     def flops(call: Call) -> float:
@@ -366,7 +385,7 @@ def _fused_cell(gates: int, operations: int, kept: int) -> Formula:
 
 
 def _given(place: int, times: int = 1) -> Callable[[Call], float]:
-    """The bytes of an optional tensor, `times` over, as for the gradients of a weight and a bias."""
+    """A function that returns `times` x the bytes of an optional tensor, as for gradients of a weight and a bias."""
     return lambda call: float(times * call.given_bytes((place,)))
 
 

@@ -1,7 +1,8 @@
 """Operators that move or fill memory: copies, concatenation, gathering and scattering; and views.
 
-They compute only if scattered elements are added. An operator that gathers rows reads at most as much of its source as
-it writes, and a scatter touches at most the whole target: shapes do not show which rows repeat.
+Only additions are FLOPs: of scattered elements, and of rows of an embedding. An operator that gathers rows reads at
+most as much of its source as it writes, and a scatter touches at most the whole target: shapes do not show which rows
+repeat.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _index() -> Formula:
 
 
 def _touched(call: Call, elements: int) -> float:
-    """Bytes of this many elements of the first tensor, at most all of it."""
+    """Bytes of this many elements of argument 0, at most all of it."""
     target = call.tensor(0)
     return float(min(Tensor((elements,), target.dtype).bytes, target.bytes))
 
@@ -84,7 +85,7 @@ def _touched(call: Call, elements: int) -> float:
 def _scattering(*, adds: bool = False) -> Formula:
     """Scatter argument 3, a tensor or number, to the indices in argument 2. `adds`: added to the existing elements.
 
-    Out-of-place variants call `aten::copy_`, which has the work of the copy.
+    Out-of-place variants call `aten::copy_`, whose formula counts the copy.
     """
 
     def moved(call: Call) -> Tensor:
@@ -131,7 +132,7 @@ def _index_put() -> Formula:
 
 
 def _embedding_bag() -> Formula:
-    """Rows selected by indices, summed per bag: an addition per element of a row. Modes are sum, mean and max."""
+    """Rows selected by indices, reduced per bag: an operation per element of a row in every mode (sum, mean, max)."""
 
     def rows(call: Call) -> Tensor:
         weight = call.tensor(0)
@@ -152,7 +153,7 @@ def _embedding_bag() -> Formula:
 
 
 def _counted_up(call: Call) -> float:
-    """Bytes of a number range; the out variant has start, end and result in this order."""
+    """Bytes written by the variant of arange whose arguments are start, end, step and result; others are unknown."""
     if not call.is_tensor(3):
         raise UnknownWork("the type of the result")
     start, end, step = (call.value(place) for place in range(3))
@@ -167,7 +168,7 @@ def _all_of(call: Call) -> float:
 
 
 def _repeated(call: Call) -> float:
-    """From the indices of an embedding's gradient to its weight: [rows, depth], written whole."""
+    """Bytes of the gradient of an embedding's weight, [rows, depth], which is written whole."""
     gradient, rows = call.tensor(0), call.value(2)
     if not isinstance(rows, int):
         raise UnknownWork("the number of rows")
@@ -219,10 +220,10 @@ MOVEMENT: dict[str, Formula] = {
     "aten::index_put_": _index_put(),
     "aten::_index_put_impl_": _index_put(),
 }  # fmt: skip
-"""Operator -> its formula. All have 0 FLOPs except the adding ones."""
+"""Operator -> its formula. FLOPs are 0, except of operators that add elements."""
 
 _NAMES = table_beside(__file__, "movement")
 FREE = frozenset(f"aten::{name}" for name in _NAMES["free"].split())
 """Views and allocations, which neither compute nor move anything."""
 CALLING_OTHERS = frozenset(f"aten::{name}" for name in _NAMES["calling_others"].split())
-"""Operators that only call others."""
+"""Operators that only call other operators, whose formulas count the work."""

@@ -1,6 +1,7 @@
 """Products of quantised, packed and grouped matrices, and recurrent networks: FLOPs, and the bytes of operands once.
 
-Source of the FLOPs: the definition of the product. Integer products have no FLOPs. Scales are left out.
+Source of the FLOPs: the definition of the product. Integer products have no FLOPs. Multiplying by scales is not
+counted; bytes of scales count only where a formula takes their positions.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from ncu_launch.operators.calls import Call, Formula, Shape, Tensor, UnknownWork
 from ncu_launch.operators.contractions import PRODUCT, SCALAR_TYPES, linear, product
 
 Type = Callable[[Call], str]
-"""The type of a result."""
+"""A function that returns the type of a product's result, such as "bfloat16"."""
 
 RECURRENT = "2 x inputs of all moments x weights (definitions in the documentation of torch.nn.LSTM and GRU)"
 
 
 def requested_type(place: int) -> Type:
-    """The result type of a product: its first matrix's, unless another is given at position `place`."""
+    """The result type of a product: the one requested at position `place`, or argument 0's if that is None."""
 
     def kind(call: Call) -> str:
         asked = call.value(place)
@@ -32,7 +33,7 @@ def requested_type(place: int) -> Type:
 
 
 def type_at(place: int) -> Type:
-    """The type of the tensor at a position, which receives the result."""
+    """The type of the tensor at a position, such as the one that receives the result."""
     return lambda call: call.tensor(place).dtype
 
 
@@ -44,7 +45,10 @@ def _numbers_per_element(tensor: Tensor) -> int:
 
 
 def scaled_product(result: Type, *, bias: int | None = None, first: int = 0) -> Formula:
-    """A product of quantised matrices at `first` and after it, plus an optional bias."""
+    """A product of the quantised matrices at `first` and `first + 1`, plus an optional bias; scales are not read.
+
+    Its FLOPs are unknown for integer matrices.
+    """
     base = product(first, by=result)
     biases = () if bias is None else (bias,)
 
@@ -67,9 +71,9 @@ def weight_only(scales: Sequence[int]) -> Formula:
 
 
 def packed_weight(columns: Callable[[Call], int], others: Sequence[int], *, bits: int = 4) -> Formula:
-    """A product with a packed weight, whose elements hold several numbers of `bits`; `columns` are the result's.
+    """A product with a packed weight of `bits` per number; `columns` returns the number of columns of the result.
 
-    `others` are the positions of scales and zero points. Raises `UnknownWork` if the number of weights does not fit the
+    `others` are the positions of scales and zero points. FLOPs are unknown if the bytes of the weight do not fit the
     product.
     """
 
@@ -89,11 +93,12 @@ def packed_weight(columns: Callable[[Call], int], others: Sequence[int], *, bits
 def sparse_product(packed: int, dense: int, others: Sequence[int], result: Type, *, of_weight: bool = False) -> Formula:
     """A product with a 2:4 sparse matrix: only the kept numbers count, half of all.
 
-    [m, k / 2] packed x [k, n], or `of_weight` [..., k] x [n, k / 2] packed. `others` are read too: metadata, a bias.
+    [m, k / 2] packed x [k, n], or with `of_weight` [..., k] x [n, k / 2] packed; `packed`, `dense` and `others`
+    (metadata, a bias) are positions of the tensors that are read.
     """
 
     def sizes(call: Call) -> tuple[int, Shape]:
-        """Multiplications, and the shape of the result. Raises `UnknownWork` for matrices that do not fit."""
+        """Number of multiplications, and shape of the result. Raises `UnknownWork` for matrices that do not fit."""
         kept, whole = call.tensor(packed), call.tensor(dense).shape
         inner, other = (whole[-1], whole[:-1]) if of_weight else (whole[0], whole[1:])
         if len(kept.shape) != 2 or kept.shape[1] * 2 != inner or not other:
@@ -111,10 +116,9 @@ def sparse_product(packed: int, dense: int, others: Sequence[int], result: Type,
 
 
 def integer_product(sizes: Callable[[Call], tuple[int, int, int]], result: Type, read: Sequence[int]) -> Formula:
-    """A product of integers of sizes (rows, columns, inner), whose operations are not FLOPs; tensors at `read` are
-    read.
+    """A product of integers of `sizes` (rows, columns, inner) that reads the tensors at `read`.
 
-    Add its name to `INTEGER_CONTRACTIONS`. Raises `UnknownWork` if `sizes` does.
+    Its operations are not FLOPs: its operator must be in `INTEGER_CONTRACTIONS`.
     """
 
     def written(call: Call) -> float:
@@ -127,7 +131,7 @@ def integer_product(sizes: Callable[[Call], tuple[int, int, int]], result: Type,
 
 
 def columns_of(place: int, dim: int = -1) -> Callable[[Call], int]:
-    """The size of a dimension of the tensor at a position."""
+    """A function that returns the size of dimension `dim` of the tensor at position `place`."""
     return lambda call: call.tensor(place).shape[dim]
 
 
@@ -135,13 +139,12 @@ def columns_of(place: int, dim: int = -1) -> Callable[[Call], int]:
 
 
 def grouped(offsets: int, bias: int, result: Type) -> Formula:
-    """Products of groups of rows, columns or inner indices, each with its own matrix. `offsets`: position of their
-    ends.
+    """Products of groups of rows, columns or inner indices, each with its own matrix.
 
-    [m, k] x [groups, k, n] has groups of rows, [groups, m, k] x [k, n] of columns, and [m, k] x [k, n] of inner
-    indices: together they are one product, whatever the groups are. Rows after the last group count. With fewer rows or
-    columns than groups, some groups are empty and their matrices not read: bytes are unknown. Source:
-    torch.nn.functional.grouped_mm.
+    `offsets`: position of the ends of the groups. [m, k] x [groups, k, n] has groups of rows, [groups, m, k] x [k, n]
+    of columns, and [m, k] x [k, n] of inner indices: their FLOPs are those of one product, whatever the groups are.
+    Rows after the last group count. With fewer rows or columns than groups, some groups are empty and their matrices
+    not read: bytes are unknown. Source: torch.nn.functional.grouped_mm.
     """
 
     def flops(call: Call) -> float:
@@ -184,7 +187,7 @@ def _operands(call: Call) -> tuple[Shape, Shape]:
 
 
 def _recurrent(weights: Callable[[Call], Sequence[Tensor]], hidden: Callable[[Call], int]) -> Formula:
-    """Every weight matrix is multiplied by a vector at each time step of each sequence.
+    """A recurrent network: every weight matrix is multiplied by a vector at each time step of each sequence.
 
     Element-wise work is left out. `hidden`: the depth of the result.
     """
@@ -206,9 +209,9 @@ def _recurrent(weights: Callable[[Call], Sequence[Tensor]], hidden: Callable[[Ca
 def _recurrent_backward(
     weights: Callable[[Call], Sequence[Tensor]], results: tuple[int, int], wants_weights: Callable[[Call], bool]
 ) -> Formula:
-    """The forward products once for the gradients of inputs and states, and once for the weights' if wanted.
+    """FLOPs of the forward products once for gradients of inputs and states, and once more for the weights' if wanted.
 
-    `results`: the positions of the result, and of its gradient.
+    `results`: the positions of the result and of its gradient.
     """
     forward = _recurrent(weights, lambda call: 0)
 
@@ -224,7 +227,7 @@ def _recurrent_backward(
 
 
 def _asks_for_weights(place: int) -> Callable[[Call], bool]:
-    """True if the last of four gradients, the weights', is wanted."""
+    """A function that returns whether the last of four gradients, the weights', is wanted, by the mask at `place`."""
 
     def wanted(call: Call) -> bool:
         mask = call.value(place)
@@ -236,7 +239,7 @@ def _asks_for_weights(place: int) -> Callable[[Call], bool]:
 
 
 def _cudnn_depth(call: Call) -> int:
-    """The hidden size, or its projection's, once per direction."""
+    """Depth of cuDNN's result: the hidden size, or the projection's, once per direction."""
     hidden, projected, twice = call.value(7), call.value(8), call.value(13)
     return int(projected or hidden) * (2 if twice else 1)
 

@@ -1,4 +1,4 @@
-"""Pooling and resampling, forward and backward: operations per window or per result, and both sides' bytes once.
+"""Pooling and resampling, forward and backward: operations per window or result, and bytes of input and output once.
 
 A window of n numbers takes n operations: n - 1 additions and a division; a maximum takes n - 1 comparisons. A weighted
 mean of n numbers takes 2 n - 1. Computing the weights is left out. Source: documentation of torch.nn.AvgPool2d,
@@ -34,7 +34,7 @@ def _dimensions(call: Call) -> int:
 
 
 def _pooled(call: Call) -> tuple[float, float]:
-    """Elements of the result of a pooling with a kernel, and the elements of each window."""
+    """Number of elements of the result of a pooling with a kernel, and of each window."""
     source = call.tensor(0)
     dims = _dimensions(call)
     kernel = call.numbers(1, dims)
@@ -106,7 +106,7 @@ _ADAPTIVE_BACKWARD = Formula(
 
 
 def _upsampling(neighbours: int) -> Formula:
-    """Each result is a weighted mean of `neighbours`; a copy for one."""
+    """Each result is a weighted mean of `neighbours` input elements; with one it is a copy of it."""
     each = 2 * neighbours - 1 if neighbours > 1 else 0
 
     def read(call: Call) -> float:
@@ -122,7 +122,7 @@ def _upsampling(neighbours: int) -> Formula:
 
 
 def _upsampling_backward(neighbours: int) -> Formula:
-    """Each element of the gradient is added to `neighbours`, weighted if there are several."""
+    """Each element of the gradient is added to `neighbours` elements, with weights if there are several."""
     each = 2 * neighbours if neighbours > 1 else 1
 
     def written(call: Call) -> float:

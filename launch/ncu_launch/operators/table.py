@@ -29,8 +29,8 @@ INTEGER_CONTRACTIONS = INTEGER_PRODUCTS_OF_TORCH | INTEGER_PRODUCTS.keys()
 
 
 UNUSABLE = (UnknownWork, ArithmeticError, IndexError, TypeError, ValueError, RecursionError)
-"""Exceptions that formulas raise for incomplete calls. Calls of a trace are untrusted: strides of 0, shapes without
-dimensions, words in place of numbers."""
+"""Exceptions that formulas raise for incomplete or malformed calls. Calls of a trace are untrusted: strides of 0,
+shapes without dimensions, words in place of numbers."""
 
 
 FUSED_PREFIX = "triton_"
@@ -42,9 +42,10 @@ def _unknown(call: Call) -> float:
 
 
 def _every_tensor_once(call: Call) -> float:
-    """Bytes of every tensor once; of a tensor larger than the iteration space (a slice is used), only as many elements.
+    """Bytes of every tensor once, each with at most as many elements as the iteration space has: a slice may be used.
 
-    The last arguments are the sizes of the iteration space; other numbers among them only raise that limit.
+    The last arguments are the sizes of the iteration space; other positive integers in the call only raise that limit.
+    Raises `UnknownWork` without tensors.
     """
     sizes = [one for one in call.arguments if isinstance(one, int) and not isinstance(one, bool) and one > 0]
     found = []
@@ -57,11 +58,11 @@ def _every_tensor_once(call: Call) -> float:
 
 
 FUSED = Formula(_unknown, _every_tensor_once, lambda call: 0.0, False, "every tensor that the kernel takes, once")
-"""Bytes of a fused kernel; its FLOPs are unknown, since its name lists operators but not how often they run."""
+"""Formula of a fused kernel's bytes; its FLOPs are unknown: its name lists operators but not how often they run."""
 
 
 class OperatorWork(NamedTuple):
-    """FLOPs of a call, a multiply-add as 2, and its least bytes; None if shapes do not determine them.
+    """FLOPs of a call, a multiply-add as 2, and its least bytes read and written; None if shapes do not determine them.
 
     `is_contraction`: the work is a product, convolution or attention.
     """
@@ -73,14 +74,14 @@ class OperatorWork(NamedTuple):
 
 NOTHING = OperatorWork(0.0, 0.0)
 NONE_OWN: Mapping[str, Formula] = MappingProxyType({})
-"""No user formulas (`own` below), which would override this table."""
+"""Default of `own`: no user's formulas, which would override this table."""
 
 
 def work_of(call: Call, own: Mapping[str, Formula] = NONE_OWN) -> OperatorWork | None:
-    """The work of a call; None for an operator without a formula, the user's or of this table.
+    """The work of a call, 0 for views and allocations; None for an operator with a formula neither in `own` nor here.
 
     An added bias counts, elements skipped by a causal mask do not. FLOPs and bytes are each None if an argument that
-    their formula needs was not recorded.
+    their formula needs was not recorded; FLOPs also for a product of integers.
     """
     if call.name in FREE and call.name not in own:
         return NOTHING
@@ -99,7 +100,8 @@ def formula_of(name: str, own: Mapping[str, Formula] = NONE_OWN) -> Formula | No
 def contraction_flops(call: Call) -> float | None:
     """FLOPs of a product, convolution or attention as in PyTorch's counter, without a formula's correction.
 
-    None for other operators. Raises `UnknownWork` if the call lacks an argument that the formula needs.
+    None for other operators. Raises one of `UNUSABLE`, such as `UnknownWork`, if the call lacks an argument that the
+    formula needs.
     """
     formula = formula_of(call.name)
     if formula is None or not formula.is_contraction:
@@ -116,7 +118,7 @@ def is_contraction(name: str, own: Mapping[str, Formula] = NONE_OWN) -> bool:
 def is_integer_product(call: Call) -> bool:
     """True if a call multiplies integers, by its operator or because all tensors of a contraction are integers.
 
-    A type that was not recorded may be any.
+    False for any other contraction with a type that was not recorded.
     """
     return _multiplies_integers(call, contracts=is_contraction(call.name))
 

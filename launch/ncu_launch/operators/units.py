@@ -32,9 +32,9 @@ _FP64 = re.compile(r"dfma|simt_dgemm|volta_d", re.IGNORECASE)
 
 
 def type_of(call: Call) -> str | None:
-    """The type of the computation: of the first floating-point tensor, else of the first tensor.
+    """The type of the computation: of the first floating-point tensor with dimensions, else of any, else of the first.
 
-    Two matrices of FP8 or FP4 are the operands of a product, even if its result precedes them.
+    Two matrices of FP8 or FP4 are the operands of a product, even if its result precedes them. None without tensors.
     """
     tensors: list[Tensor] = list(call.every_tensor())
     small = [one for one in tensors if one.dtype.startswith(("float8", "float4")) and len(one.shape) > 1]
@@ -58,7 +58,7 @@ def type_in_name(kernel: str) -> str | None:
 
 
 def contraction_unit(dtype: str | None, kernel: str) -> str | None:
-    """The unit of a product on a GPU, None if neither type nor kernel name tells. A type of "" is unknown."""
+    """The unit of a product on a GPU; None if neither type nor kernel name shows it. A type of "" is unknown."""
     if dtype == "":
         dtype = type_in_name(kernel)
     if dtype == "float32":

@@ -1,4 +1,4 @@
-"""Formulas of the user's own, from a TOML file: expressions over dimensions, parsed and never run as code.
+"""The user's own formulas, from a TOML file: expressions over dimensions, parsed and never run as code.
 
     ["mylib::fused_mlp"]
     arguments = ["x", "w1", "w2"]
@@ -6,9 +6,10 @@
     bytes = "bytes(x) + bytes(w1) + bytes(w2) + bytes(x)"
     contraction = true
 
-`arguments` name the arguments of the operator in their order. A number stands for itself, `x[i]` is dimension i of a
-tensor, `prod(x)` how many elements it has, `bytes(x)` their bytes, `len(x)` how many dimensions; there are + - * / //,
-brackets, min and max. Without `bytes` every tensor counts once. `contraction` says that tensor cores do the work.
+`arguments` name the arguments of the operator in their order. `x` is the value of an argument that is a number; of a
+tensor, `x[i]` is dimension i, `prod(x)` the number of elements, `bytes(x)` their bytes, `len(x)` the number of
+dimensions. There are + - * / //, brackets, min and max. Without `bytes` every tensor counts once. `contraction` says
+that tensor cores do the work.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _OF_NUMBERS: dict[str, Callable[..., Any]] = {"min": min, "max": max}
 
 @lru_cache(maxsize=8)
 def formulas_in(path: str) -> Mapping[str, Formula]:
-    """The formulas of a file by operator; {} for "". Raises `WrongUsage` if it holds anything else, or is missing."""
+    """The formulas in the file at `path`, by operator; {} for "". Raises `WrongUsage` if it is missing or malformed."""
     if not path:
         return {}
     try:
