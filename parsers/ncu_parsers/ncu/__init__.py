@@ -1,1 +1,1 @@
-"""The pages of ncu: CSV and text."""
+"""The pages that ncu prints: CSV and text."""

@@ -25,20 +25,20 @@ START_STOP = "Id:Domain:Start/Stop_Range"
 NVTX_SUMMARY_RANGE = "Range:PL_Type"
 NVTX_TITLES = (PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE)
 NOT_OF_WIDE_PAGES = ("Address", "Metric Name", "Metric Unit", "Metric Value")
-"""Titles of source pages, and of long pages, of whose header another title may be damaged."""
+"""Titles of source pages, and of long pages, whose header may be damaged elsewhere."""
 EXTREMES = ("Minimum", "Maximum", "Average")
-PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg after every range
+PAYLOAD_FIELDS = 6  # after every range: PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg
 
 IDENTITY_OF_LAUNCHES = frozenset({
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
     "Grid Size", "Device", "CC",
 })  # fmt: skip
-"""The identity columns of details and raw pages."""
+"""Identity columns of details and raw pages."""
 IDENTITY_COLUMNS = IDENTITY_OF_LAUNCHES | {
     "Device Name", "Invocations", "Domain", "Result Type", "Function Name", "Demangled Name", "Mangled Name",
     "Original Demangled Name", "API Call ID",
 }  # fmt: skip
-"""Identity columns of any page: summaries and the user interface have more."""
+"""Identity columns of any page: summaries and pages of the user interface have more."""
 
 TITLES = {"Process Id": "Process ID", "Device Id": "Device"}
 """A dialect's title of a column -> the title that all readers use.
@@ -58,7 +58,7 @@ UI_LABELS = {
     "# Registers": "launch__registers_per_thread",
     "Cycles": "gpc__cycles_elapsed.max",
 }
-"""Columns of the user interface's summary page, which have their unit in brackets."""
+"""Titles on the user interface's summary page, without the unit in brackets -> metric."""
 
 _ROW_START = re.compile(r'(?<![,;\t])"\d+","\d+","')  # behind a delimiter these are context and stream, not ids
 _ENDS_IN_A_CELL = re.compile(r'"[,;\t]\Z')
@@ -121,7 +121,7 @@ class _CsvPage:
 
     @property
     def has_units(self) -> bool:
-        """False for a table whose units a script left out: ncu prints them in every one."""
+        """False if a script left out the units, which ncu prints in every table."""
         return True
 
     @property
@@ -143,9 +143,9 @@ class _CsvPage:
         return list(self._launches.values())
 
     def _cells(self, line: str) -> list[str] | None:
-        """The cells of a row of this page, or None: only rows have digits as id and process id.
+        """The cells of a row of this page; None for other lines, which have no digits as id and process id.
 
-        A row may stand behind output without a newline; behind the beginning of another row, which is lost, it is none.
+        A row may follow program output without a newline, but not the beginning of another row: both are lost.
         """
         cells = self._row_in(line)
         inside = _ROW_START.search(line, 1) if cells is None else None
@@ -161,7 +161,7 @@ class _CsvPage:
         return all(at < len(cells) and whole(cells[at]) is not None for at in self._whole_at)
 
     def _fits(self, cells: list[str]) -> bool:
-        """True if a row is no longer than the header; a comma behind the last cell gives an empty one more."""
+        """True if a row is no longer than the header; a comma after the last cell may add an empty one."""
         return len(cells) <= len(self.header) or (len(cells) == len(self.header) + 1 and not cells[-1])
 
     def _last_of(self, *names: str) -> int:
@@ -195,7 +195,7 @@ class _CsvPage:
 
 
 def is_rule(metric_name: str) -> bool:
-    """True if a long-page row with this metric name is a rule row, if it is complete: rules have no metric name."""
+    """True if a row of a long page with this metric name is a rule, not a metric: rules have no metric name."""
     return not metric_name
 
 
@@ -283,7 +283,7 @@ class LongPage(_CsvPage):
 
 
 class WidePage(_CsvPage):
-    """One row per launch: `--page raw --csv` with its units in a second row, or the user interface's summary export."""
+    """One row per launch: `--page raw --csv`, with units in its second row, or the user interface's summary export."""
 
     def __init__(self, header: list[str], delimiter: str, quoted: bool = True) -> None:
         super().__init__(header, delimiter, quoted)
@@ -308,7 +308,7 @@ class WidePage(_CsvPage):
 
     @property
     def has_units(self) -> bool:
-        """True until the first launch, and if the row of units was before it."""
+        """True if units are known, or if no launch was read yet."""
         return self.units is not None or not self.rows
 
     def _is_metric(self, name: str) -> bool:

@@ -5,7 +5,7 @@
     Grid Size,"   64,   64,    1","  128,    1,    1"
     gpu__time_duration.sum [us],296.74,4.02
 
-It is the wide page turned round: once all rows are there, it is read as one.
+It is the transposed wide page: once all rows are there, it is transposed and read as one.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ncu_parsers.report_data.cell_text import DELIMITERS, split_row, whole
 from ncu_parsers.report_data.report import Launch, Page
 
 may_open_property_page = re.compile('\ufeff?"?ID"?[,;\t]"?\\d').match
-"""Whether a line may be the ids of launches, of which the others are columns."""
+"""Whether a line may be the row of launch ids that begins a page."""
 
 _PROCESS = re.compile(r"\[(\d+)\] (.+)")
 _INSTANCES_ALONE = re.compile(r"\{[\d.,]+\}")
-"""A metric without a value of its own: the number of its instances."""
+"""Cell of a metric without a value: only the number of its instances."""
 
 
 class PropertyPage:
-    """Rows of properties and metrics, by title; `launches` turns them round."""
+    """Rows of properties and metrics, by title; `launches` transposes them."""
 
     dialect = "raw page of the user interface, a column for each launch"
 
@@ -45,7 +45,7 @@ class PropertyPage:
         return report.METRICS if self._cells.setdefault(cells[0], of_launches) == of_launches else report.BROKEN
 
     def launches(self) -> list[Launch]:
-        """The launches, in the order of their columns; none if no row names their kernels."""
+        """The launches, in column order; [] if no row names their kernels."""
         cells = self._with_processes()
         if not {"Function Name", "Kernel Name"} & cells.keys():
             return []
@@ -55,7 +55,7 @@ class PropertyPage:
         return page.launches()
 
     def _with_processes(self) -> dict[str, list[str]]:
-        """The rows, that of processes as two: `[4711] app` is number and name."""
+        """The rows by title, with `Process` cells such as `[4711] app` split into id and name."""
         found = [_PROCESS.fullmatch(cell) for cell in self._cells.get("Process", ())]
         if not found or None in found:
             return self._cells

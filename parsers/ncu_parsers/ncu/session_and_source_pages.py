@@ -12,7 +12,7 @@ opens_session_page = re.compile(r"""(?x)\s*(?:
     (?:Launch\ Settings|Session\ Info|Processes|Device\ Attributes)\s*\Z
     | "(?:Launch|Session)\ Attribute","Value" | "Process\ Id","Process\ Name" | "Device\ Attribute","Device\ \s*\S
     )""").match
-"""Whether a line begins a table of `--page session --csv`, with its title or its header."""
+"""Whether a line is the title or CSV header of a table of `--page session`."""
 
 may_open_source_page = re.compile('"(?:Kernel Name"|File Path"|Address",|#","Address"|Line No","Source")').match
 """Whether a line begins like a table of `--page source --csv`."""
@@ -26,14 +26,14 @@ def opens_source_page(line: str) -> bool:
 
 
 def open_source_page(line: str, current: Page | None) -> Page | None:
-    """The source page that `line` belongs to; None if none."""
+    """The source page that `line` begins or goes on with; None if it begins no table of a source page."""
     if not opens_source_page(line):
         return None
     return current if isinstance(current, SourcePage) else SourcePage()
 
 
 def open_session_page(line: str, current: Page | None) -> Page:
-    """The session page that `line` belongs to."""
+    """The current session page, or a new one that `line` opens."""
     if isinstance(current, SessionPage):
         return current
     session = SessionPage()
@@ -42,7 +42,7 @@ def open_session_page(line: str, current: Page | None) -> Page:
 
 
 class SessionPage:
-    """Attribute tables about the session and its devices."""
+    """Tables with `attributes` of the session and its devices, by title, such as "Device 0: display_name"."""
 
     dialect = "session page"
 
@@ -82,14 +82,14 @@ class SessionPage:
         return report.SESSION
 
     def _text_cells(self, line: str) -> list[str] | None:
-        """The two columns of the page's plain text form, as wide as the dashes above them."""
+        """The two columns of a row of plain text, as wide as the dashes above them; None without dashes."""
         if not self._second_column or line.startswith("=="):
             return None
         return [line[: self._second_column].strip(), line[self._second_column :].strip()]
 
     @property
     def tool_version(self) -> str | None:
-        """The version of ncu that made the session, if an attribute has it."""
+        """The version of ncu that made the session, such as "2024.1.1"; None if no attribute has it."""
         for title in ("Nsight Compute Target", "Nsight Compute", "Profiler Command Line"):
             value = self.attributes.get(title, "")
             match = re.search(_VERSION_IN_PATH, value) or re.match(r"(\d{4}\.\d+(?:\.\d+)*)", value)

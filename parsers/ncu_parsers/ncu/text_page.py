@@ -39,9 +39,9 @@ _SECTION = re.compile(r"(?P<indent>\s*)Section: (?P<section>.+?)\s*$")
 _WARNING = re.compile(r"\s+Warning: \S")
 _NUMBER_LAST = re.compile(r".*\S\s+(?:[-+]?\d[\d.,]*(?:e[-+]?\d+)?|n/a)\s*$")
 _WITHOUT_DASHES = re.compile(r"\s*(?P<name>\S+(?: \S+)*)(?:\s{2,}(?P<unit>\S+))?\s{2,}(?P<value>\S+)\s*$")
-"""A row of a table without lines of dashes, its cells two or more spaces apart."""
+"""A row of a table without lines of dashes, with two or more spaces between cells."""
 _ONE_SPACE_APART = re.compile(r"\s*(?P<name>\S+(?: \S+)*) (?P<unit>\S+) (?P<value>\S+)\s*$")
-"""The same with single spaces; it counts as a row only if its unit is known."""
+"""A row with single spaces between cells; it counts as a row only if its unit is known."""
 
 
 _KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
@@ -54,7 +54,7 @@ _PARTS_OF_A_LINE = 24
 
 
 def open_text_page(line: str, current: Page | None) -> Page | None:
-    """The text page whose kernel line `line` is; None if it is none."""
+    """The text page that the kernel line `line` belongs to; None if it is no kernel line."""
     if _kernel(line) is None:
         return None
     return current if isinstance(current, TextPage) else TextPage()
@@ -130,7 +130,7 @@ def _cells(line: str, columns: tuple[slice, ...], width: int) -> list[str]:
 
 
 class TextPage:
-    """Every text table of one file."""
+    """All text tables of one file, with the process and device last named above them."""
 
     dialect = "text"
 
@@ -149,7 +149,7 @@ class TextPage:
         self._above: deque[str] = deque(maxlen=_PARTS_OF_A_LINE)
 
     def launches(self) -> list[Launch]:
-        """The launches read so far, in the order of the file."""
+        """The launches read so far, in file order."""
         self._rules.end()
         return self._launches
 
@@ -171,7 +171,7 @@ class TextPage:
         return kind
 
     def _of_a_table(self, line: str) -> str | None:
-        """The kind of a line of dashes or of a row between two; None for others."""
+        """The kind of a line of dashes or of a table row; None for other lines."""
         if "---" in line and self._launches and BETWEEN_RULES.match(line):
             self._leave_table()
             return report.LAYOUT
@@ -185,7 +185,7 @@ class TextPage:
         return None
 
     def _of_a_launch(self, line: str) -> str | None:
-        """The kind of a line of a launch or device outside tables; None for others."""
+        """The kind of a line that names a kernel, device, section or columns; None for other lines."""
         end = (self._above[-1] if self._above else "")[-40:] + line[-80:]
         if _END_OF_A_KERNEL_LINE.search(end):
             kernel = _mended(self._above, line)
@@ -251,7 +251,7 @@ class TextPage:
         self._leave_table()
 
     def _fence(self, line: str) -> str:
-        """Handle a line of dashes: it opens a table, separates titles from rows, or closes the table."""
+        """Take in a line of dashes: it opens a table, separates titles from rows, or closes the table."""
         self._is_below_title = False
         if self._columns and self._titles:
             self._leave_table()

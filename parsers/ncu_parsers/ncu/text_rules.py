@@ -1,14 +1,14 @@
 """Results of NVIDIA's rules in ncu's plain text: kind, estimated speed-up, and a message that runs over several lines.
 
-They stand below the title of their section, indented as it is, with a line of dashes between two. A message goes on
-below itself, not below its kind, up to a line that is empty or stands elsewhere:
+They stand below the title of their section, with its indentation and a line of dashes between two. Further lines of a
+message begin below its text, not below its kind; it ends at an empty line or one with another indentation:
 
     OPT   Est. Local Speedup: 39.06%
           The difference between calculated theoretical (100.0%) and measured achieved occupancy (60.9%) can be
           the result of warp scheduling overheads.
 
-The text names no rule. Older versions say "Estimated Speedup", and not whether that is local. Messages without a kind
-are not read: nothing tells them from other text.
+The text does not name the rule. Older versions say "Estimated Speedup", and not whether it is local. Messages without a
+kind are not read: nothing tells them from other text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BETWEEN_RULES = re.compile(r"\s*-{5} -{20,}\s*$")
 """A line of dashes between two rules; tables of metrics have three columns or more."""
 
 _BEGIN = re.compile(r"(?P<indent>\s*)(?P<kind>(?:OPT|WRN|INF|ERR)(?= {3,4}\S)|OK(?= {4,5}\S)) +(?P<text>.*)")
-"""The message begins three spaces after its kind; some begin with a space themselves."""
+"""First line of a rule: the message begins three spaces after a kind of three letters, or with a further space."""
 
 _ESTIMATE = re.compile(
     r"(?:Est\. (?P<local>Local )?|Estimated )Speedup: (?P<percent>\d+(?:\.\d+)?(?:e-\d+)?)%(?:\s+|$)"

@@ -1,1 +1,1 @@
-"""Instructions of kernels with their counts and samples, and counters over time."""
+"""Instructions of kernels with their counts and samples, from source pages and binary reports."""

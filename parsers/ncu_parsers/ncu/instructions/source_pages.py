@@ -25,7 +25,7 @@ from ncu_parsers.sources.sources import Lines, LongLine, Source
 
 ADDRESS, LINE, SOURCE = "Address", "Line No", "Source"
 _SECOND_SOURCE = f"{SOURCE} 2"
-"""Title of the instruction text in views with a source line first, as `_unique` names it."""
+"""Title of the instruction text in views with the source line first, as `_unique` makes it."""
 KERNEL_TITLES = ("Kernel Name", "Function Name")
 FILE_TITLE = "File Path"
 NO_SOURCE = "<Unable to open source file>"
@@ -35,13 +35,13 @@ ABSENT = ("-", "", "...", "n/a")
 BLOCK_BYTES, LARGE_PIECE = 1 << 22, 1 << 16
 """Bytes of rows that are parsed together, and size above which a piece is not joined with others."""
 _ADDRESS, _LINE = r"^0x[0-9a-fA-F]{1,15}$", r"^[0-9]{1,8}$"
-"""Addresses and lines that fit into the table of instructions."""
+"""Patterns of addresses and lines that fit into the table of instructions."""
 
 _MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
 
 
 _NO_ROWS = ('"Kernel Name"', '"Function Name"', '"File Path"', '"Address",', '"#",', '"Line No",')
-"""Beginnings of naming lines and headers; a row may begin alike."""
+"""Beginnings of headers and of lines that name a kernel or file; a row may begin alike."""
 
 _NO_PLAIN_ROW = re.compile(rb'\n(?!"["0-9]).*')
 """A line, with the line end before it, that does not begin like a CSV row: with a number or an empty cell."""
@@ -62,7 +62,7 @@ class PageTable(NamedTuple):
 
 @dataclass
 class _Progress:
-    """The launch being read, the files of it seen so far, and the number of unreadable rows."""
+    """State while pages are read: number of the launch, its (kernel, file) pairs so far, and number of broken rows."""
 
     launch: int = -1
     files: set[tuple[str, str | None]] = field(default_factory=set)
@@ -330,9 +330,9 @@ def _note_source(cells: pa.Table, table: PageTable, progress: _Progress) -> None
 
 
 def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Columns:
-    """The columns of the contract from a table's cells, without offsets, which need the whole launch.
+    """Columns of the table of instructions from a page's cells, without offsets, which need the whole launch.
 
-    If the view has instructions, rows of source lines are dropped in favour of them.
+    If the view has instructions, rows of source lines are dropped.
     """
     has_addresses = ADDRESS in table.titles
     places = arrays.trimmed(arrays.one(cells[ADDRESS if has_addresses else LINE]))
