@@ -1,1 +1,1 @@
-"""Read and write Parquet files of launches: validated on opening, written atomically."""
+"""Read and write Parquet files of launches and other tables: validated on opening, written atomically."""

@@ -36,7 +36,7 @@ class ScannedFile:
 def joined(files: Sequence[ScannedFile]) -> Callable[[], ds.Dataset] | None:
     """A function that opens files of launches as one Arrow dataset; files of a dataset have the column `run`.
 
-    None if files disagree on the type of a column, or Arrow cannot represent their paths.
+    None if files disagree on the type of a column, or a path is not UTF-8. A column that a file lacks is null there.
     """
     schema = _whole([one.schema for one in files])
     if schema is None or not all(_is_utf8(one.file) for one in files):

@@ -29,7 +29,7 @@ from ncu_parsers.parquet.footer import (
 )  # fmt: skip
 
 DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError, DamagedFooter)
-"""Errors that Arrow raises for a damaged file; it decodes column names through Python, hence UnicodeDecodeError."""
+"""Errors for a damaged file; Arrow decodes column names through Python, hence UnicodeDecodeError."""
 
 CHECKED = {"page_checksum_verification": True}
 """Verifies page checksums, if the file has them; files written by this release do."""
@@ -43,8 +43,10 @@ MOST_FOOTERS = 1 << 16
 
 @contextmanager
 def opened(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
-    """Open a file and yield it with its footer's column information. Raises `NcuBenchError` if it is damaged, also when
-    read inside the block."""
+    """Open a Parquet file; yields it with the columns and compressions in its footer.
+
+    Raises `NcuBenchError` if it cannot be read or is damaged, also when read inside the block.
+    """
     try:
         with parquet_file(path) as found:
             yield found
@@ -102,8 +104,10 @@ def _refuse_weak_decoders(columns: FooterColumns, path: File) -> None:
 
 
 def fingerprint(path: Path) -> str | None:
-    """A hash of a Parquet file's size and footer, which holds each column's position, length, minimum and maximum. None
-    if there is no such file."""
+    """A hash (SHA-256, hexadecimal) of a Parquet file's size and footer; None if there is no such file.
+
+    The footer holds position, length, minimum and maximum of each column.
+    """
     try:
         with path.open("rb") as stream:
             end, size = _end(stream), stream.seek(0, os.SEEK_END)

@@ -1,8 +1,8 @@
 """Read a Parquet footer without Arrow, which crashes on damaged ones (tests/parsers/parquet/test_footer.py).
 
-pyarrow 26 lets C++ exceptions escape from `RowGroupMetaData.column` and `ColumnChunkMetaData.statistics`. Only the
-fields on empty columns and their compression are read. Layout: parquet.thrift of Apache Parquet, in Thrift's compact
-protocol.
+pyarrow 26 lets C++ exceptions escape from `RowGroupMetaData.column` and `ColumnChunkMetaData.statistics`. Of each
+column, only path, compression and numbers of values and nulls are read. Layout: parquet.thrift of Apache Parquet, in
+Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAGIC = b"PAR1"
 """The first and last bytes of a Parquet file."""
 
 UNCOMPRESSED, SNAPPY, GZIP, LZO, BROTLI, LZ4, ZSTD, LZ4_RAW = range(8)
-"""Compression numbers of the format."""
+"""Parquet's numbers of compressions."""
 
 MOST_FIELDS = 1 << 15
 """Arrow stores field numbers in 16 bits, so it would mistake a larger number for another field."""
@@ -31,7 +31,7 @@ _PATH, _CODEC, _NUM_VALUES, _STATISTICS = (3, _LIST), (4, _I32), (5, _I64), (12,
 _NULL_COUNT = (3, _I64)  # of Statistics
 
 Readers: TypeAlias = Mapping[tuple[int, int], Callable[[int], int]]
-"""Reader per field number and type: takes the position where the value starts, returns where it ends."""
+"""(field number, type) -> function that takes the position where the value starts, and returns where it ends."""
 
 
 class DamagedFooter(ValueError):
@@ -57,7 +57,7 @@ def is_parquet(path: Path) -> bool:
 
 @lru_cache(maxsize=4)
 def columns_of(footer: bytes) -> FooterColumns:
-    """Parse a footer. Raises `DamagedFooter`."""
+    """The columns and compressions in a footer. Raises `DamagedFooter` if it is damaged."""
     reader = _Reader(footer)
     try:
         reader.read()
@@ -67,7 +67,7 @@ def columns_of(footer: bytes) -> FooterColumns:
 
 
 class _Reader:
-    """Parses the wanted fields and skips all others; a big file has 100,000 of them.
+    """Parses the wanted fields of a footer and skips the others, 100,000 in a big file.
 
     Thrift's compact protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
     """

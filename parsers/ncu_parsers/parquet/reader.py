@@ -1,6 +1,7 @@
-"""Read launches and measured points from Parquet. The only reader of Parquet besides `arrow_dataset`.
+"""Read launches, measured points, instructions and ranges inside kernels from Parquet.
 
-Only requested columns are read, on disk and at URLs.
+Parquet is read only here, by `arrow_dataset`, and by the writer of its own parts. Of launches, only requested columns
+are read, on disk and at URLs.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ Columns = Iterable[str] | Callable[[str], bool] | None
 INSTRUCTIONS_COMMAND = "ncu-bench parse REPORT -o launches.parquet --instructions"
 
 ROWS_PER_BATCH = 16 * 1024
-"""Row groups are combined to batches of at least this many rows."""
+"""Row groups are combined to batches of at least this many rows, except the last."""
 
 
 class TableContents(NamedTuple):
-    """The columns of launches, the columns that are not entirely null (even nulls take time), and the row count."""
+    """Names of all columns, names of the columns that are not null in every row, and the number of rows."""
 
     names: list[str]
     filled: list[str]
@@ -169,7 +170,7 @@ def _require_known(table: pa.Table, path: File, newest: int, columns: Sequence[F
 
 
 Choice = Callable[[Sequence[str], Sequence[str]], list[str]]
-"""Selects columns, given all columns of a file and the columns that are not entirely null."""
+"""Selects columns, given the names of all columns and of the columns that are not null in every row."""
 Beforehand = tuple[Choice, Callable[[pa.Table], None]]
 """Selects columns, and receives them for each row group before the batches come."""
 
@@ -177,7 +178,7 @@ Beforehand = tuple[Choice, Callable[[pa.Table], None]]
 def launch_batches(
     path: File, columns: Iterable[str] | Choice | None, beforehand: Beforehand | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the launches of a file in batches of row groups, in order, with the existing ones of `columns`.
+    """Yield the launches of a file in batches of row groups, in order, with the existing ones of `columns` (None: all).
 
     If there are several batches, `beforehand` first receives its own choice of columns for all launches, one row group
     at a time. Raises `NcuBenchError` as `read_launches` does.
@@ -219,7 +220,7 @@ def one_value(path: Path, column: str) -> int | None:
 
 
 def spans_of_ids(path: Path) -> dict[int | None, tuple[int, int]]:
-    """The smallest and largest launch id per process in a file that ncu-bench wrote.
+    """The smallest and largest launch id per process id (None if unknown) in a file of launches.
 
     Raises `NcuBenchError` if the file is damaged.
     """

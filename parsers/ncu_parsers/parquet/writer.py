@@ -1,8 +1,8 @@
-"""Write tables to Parquet: a table at once, or launches table by table. The only writer of Parquet.
+"""Write tables to Parquet: a whole table, or launches table by table. The only writer of Parquet.
 
 Floats are split by byte and compressed with zstd (for counters a third smaller and faster than dictionaries), ascending
 ids and times are delta-encoded (ids take a hundredth of their size), names are dictionaries, pages have checksums.
-Files are opened here, because Arrow accepts only UTF-8 paths.
+Files are opened here by the bytes of their path, because Arrow accepts only UTF-8 paths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ncu_parsers.schema.tables import COLUMNS, METADATA_KEY, concatenated, contr
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table of launches or kernels, atomically.
+    """Write a table, atomically.
 
     Raises `NcuBenchError` if the folder is missing or not writable.
     """
@@ -81,7 +81,7 @@ class RowGroups:
             self._write_waiting()
 
     def finish(self, metadata: bytes) -> None:
-        """Write the file-level metadata and close the file."""
+        """Write the file's metadata and close it. At least one table must have been written, even if it has no rows."""
         self._write_waiting()
         if len(self._parts) > 1:
             self._copy_parts()
