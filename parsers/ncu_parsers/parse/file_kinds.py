@@ -1,4 +1,4 @@
-"""Select the reader of a file: text pages of ncu and nsys, NVIDIA's binary reports, SQLite exports, traces.
+"""Select the reader of a file: text pages of ncu and nsys, binary reports, SQLite exports, traces, compiled code.
 
 The first bytes decide; the file name only if they are ambiguous. A trace format is a file in `timelines/formats`, which
 reads it as an `Activity`, and a line in `KINDS`. Readers are imported on demand, so that reading a CSV loads neither
@@ -46,7 +46,7 @@ class FileKind(NamedTuple):
     `names_operators` its ranges are always a framework's operators.
 
     `warps` names the module and the function that read ranges of warps inside kernels; such a file has no launches.
-    `begins` decides by the first bytes what no fixed bytes do.
+    `begins` decides by the first bytes where `magic` cannot.
     """
 
     module: str
@@ -92,10 +92,10 @@ PLANES = (b"\x12\x0e/host:metadata", b"\x12\x09/host:CPU", b"\x12\x0d/device:GPU
           b"\x12\x10Task Environment")  # fmt: skip
 """Names of planes of XLA's profiler, preceded by their field's tag and length."""
 STAGES = (b"\x12\x06Kernel\x20\x02",)
-"""The stage of kernels as PyTorch's newer profiler names it in Perfetto's traces, a stage of computing."""
+"""Name and category (compute) of the stage of kernels that PyTorch's newer profiler writes into Perfetto traces."""
 SQLITE = b"SQLite format 3\0"
 PTX = (b"\n.target sm_",)
-"""Each PTX file names the architecture that it was made for."""
+"""Every PTX file names the architecture that it was made for."""
 IKET = (b'"graphLaunches"', b'"warpLifetimes"', b'"warpLocIdxs"', b'"rangeNameIdx"', b'"markerNameIdx"', b'"rangeName"',
         b'"markerName"')  # fmt: skip
 """Keys of run-iket's JSON."""
@@ -104,8 +104,8 @@ WARPS = (b'"tid":"warp ', b'"tid": "warp ')
 CYCLES = (b'"cycles"',)
 """A metric of Proton's trees from inside kernels."""
 PICTURES = (b"\x0cWarpLifeTime", b"\x0dStackedRanges", b" / warp 0 (line 0)", b"\x07blk0_g0", b"\x07group_0")
-"""Titles of tracks in Perfetto's files of run-iket, Proton, and flashinfer's exporter since and before SM numbers,
-preceded by their lengths."""
+"""Titles of tracks, with their lengths, in Perfetto files of run-iket, Proton, and flashinfer's exporter (with SM
+numbers, and before it had them)."""
 INSIDE = "ncu_parsers.warp_ranges"
 
 
@@ -175,7 +175,7 @@ def read_artefact(source: Source) -> Report:
 
 
 def reader_of(source: Source) -> Callable[[Source], Report]:
-    """The function that reads `source`."""
+    """The function that reads `source` as a whole. Raises `NcuBenchError` if it cannot be opened."""
     kind = kind_of(source)
     if kind is not None and kind.is_viewed:
         make = importlib.import_module(VIEW).report_of
@@ -187,7 +187,7 @@ def reader_of(source: Source) -> Callable[[Source], Report]:
 
 
 def activity_reader_of(kind: FileKind, *, launches: bool = False) -> Callable[..., Activity]:
-    """The function that reads a timeline of this kind as an `Activity`, or only the part that its `launches` need."""
+    """The function that reads a timeline of this kind as an `Activity`; with `launches`, only what launches need."""
     module, function = kind.activity or (kind.module, "read_activity")
     read: Callable[..., Activity] = getattr(importlib.import_module(module), function)
     return importlib.import_module(VIEW).for_launches(read) if launches and kind.picks_functions else read
@@ -196,9 +196,10 @@ def activity_reader_of(kind: FileKind, *, launches: bool = False) -> Callable[..
 def streamer_of(
     source: Source, *, ranges: bool = True
 ) -> Callable[[Source, Callable[[pa.Table], None]], StreamedReport] | None:
-    """The function that reads `source` in parts and yields each as a table; None if it must be read as a whole.
+    """The function that reads `source` in parts and passes each as a table to its second argument.
 
-    With `ranges=False`, host ranges are left out if that saves time.
+    None if the file must be read as a whole. With `ranges=False`, host ranges are left out if that saves time. Raises
+    `NcuBenchError` if it cannot be opened.
     """
     kind = kind_of(source)
     if kind is not None and not kind.in_parts:
@@ -240,7 +241,7 @@ def is_binary_report(source: Source) -> bool:
 def read_with(sources: Sequence[Source]) -> str:
     """Other installed software, with versions, on which reading `sources` depends; "" if none.
 
-    Cached results are outdated if this changes.
+    Cached results are outdated if it changes. Raises `NcuBenchError` if a source cannot be opened.
     """
     kinds = {kind.module for kind in map(kind_of, sources) if kind is not None and kind.by_others}
     return "; ".join(importlib.import_module(module).read_with() for module in sorted(kinds))

@@ -1,4 +1,4 @@
-"""Write the instances of binary reports beside their launches."""
+"""Write the instances of metrics in binary reports (values by address, opcode or time) beside their launches."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ncu_parsers.sources.sources import Source
 def write_instances(path: Path, sources: Sequence[Source]) -> tuple[int, list[str]]:
     """Write the instances of all binary reports among `sources` to the Parquet file `path`.
 
-    Returns the number of rows, and notes; without rows no file is written. Raises `NcuBenchError` if the file cannot be
-    written, and `TooBig`.
+    Returns the number of rows, and notes, also on reports that could not be read; without rows no file is written.
+    Raises `NcuBenchError` if the file cannot be written.
     """
     from ncu_parsers.ncu_rep.instances import instance_tables  # imported only on demand
 

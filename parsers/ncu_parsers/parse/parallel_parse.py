@@ -32,7 +32,7 @@ from ncu_parsers.streaming.cells.rows import Mask, NotStreamed, note_loops
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
-"""Bytes above which a report gets its own process: for streamed CSV, and for formats that are slower to read."""
+"""Bytes from which a report gets its own process: for text, and for formats that are slower to read."""
 
 BATCH_BYTES = 4_000_000
 """Small reports are assigned to a process in batches of this many bytes."""
@@ -41,7 +41,7 @@ HEAD_BYTES = 1 << 16
 """Bytes at the beginning of a report from which the first launch is read."""
 
 MOST_PROCESSES = 8
-"""Each process may take some 200 MB."""
+"""Most child processes: each may take some 200 MB."""
 
 StreamReport = Callable[[Source, Callable[[pa.Table], None]], StreamedReport]
 
@@ -53,9 +53,9 @@ Ids = dict[int | None, tuple[int, int]]
 class Part:
     """Result of reading one report: its launches in the file `path` or as `table`; or a refusal.
 
-    `ids` are launch ids that may also be in another report. `refusal` is (what, cause, advice) of an error.
-    `is_gathered`: the launches are in one file with those of other small reports, which the first of them has as
-    `path`.
+    `ids` are the smallest and largest launch id per process, {} for timelines, whose launches are in one report only.
+    `refusal` is (what, cause, advice) of an error. `is_gathered`: the launches are in one file with those of other
+    small reports, which is the `path` of the first of them.
     """
 
     report: Report | None = None
@@ -76,7 +76,8 @@ def read_parts(
 ) -> list[Part]:
     """Read every source, in up to `processes` processes. Launches of reports of at least `big` bytes go to `folder`.
 
-    `reading` is called with each source before it is read. Raises `NcuBenchError` if `folder` is not writable.
+    `reading` is called with each source, before this process reads it or takes its result. Raises `NcuBenchError` if
+    `folder` is not writable.
     """
     places = {source: folder / str(number) for number, source in enumerate(sources)}
     batches = _batches(sources) if processes > 1 else []
@@ -123,7 +124,7 @@ def _batches(sources: Sequence[Source]) -> list[list[Source]]:
 
 
 class _Small:
-    """Combines tables of consecutive small reports in files, since each table alone takes much memory."""
+    """Combines tables of consecutive small reports into files, since each table alone takes much memory."""
 
     def __init__(self) -> None:
         self._gathered: list[Part] = []
@@ -158,7 +159,7 @@ class _Small:
 
 
 def begin_alike(sources: Sequence[Source]) -> bool:
-    """True if two CSV reports begin with the same process and launch id, as sections of one run do."""
+    """True if two text reports begin with the same process and launch id, as sections of one run do."""
     firsts = [first for source in sources if (first := _first_launch(source)) is not None]
     return len(set(firsts)) < len(firsts)
 
@@ -191,7 +192,11 @@ def _is_long_work(source: Source) -> bool:
 
 @limited()
 def read_here(source: Source, path: Path, big: int) -> Part:
-    """Read one report: streamed into the file `path` if it has at least `big` bytes, else in memory."""
+    """Read one report: streamed into the file `path` if it has at least `big` bytes, else in memory.
+
+    `TooBig` and `NotAReport` become a `refusal`, other errors only if the report is read whole. Raises `NcuBenchError`
+    for other errors while streaming, and if `path` cannot be written.
+    """
     try:
         stream = streamer_of(source)
     except NcuBenchError:
@@ -206,7 +211,7 @@ def read_here(source: Source, path: Path, big: int) -> Part:
 
 
 def read_apart(work: Sequence[tuple[Source, Path]], big: int) -> list[Part]:
-    """`read_here` for some reports in a child process; launches are returned in files, not pickled."""
+    """Read (source, path) pairs like `read_here`, in a child process: launches are returned in files, not pickled."""
     parts = [read_here(source, path, big) for source, path in work]
     small = _Small()
     for number, (part, (_, path)) in enumerate(zip(parts, work, strict=True)):

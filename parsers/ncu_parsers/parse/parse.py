@@ -53,11 +53,11 @@ class Parsed:
 
 
 STREAMED_FROM_BYTES = 1_000_000
-"""Reports of at least this size are streamed."""
+"""Reports of at least this size in bytes are streamed."""
 MANY_BYTES = 8_000_000
-"""From this total size on, small reports are read one by one, each into its own table."""
+"""From this total size in bytes on, small reports are read one by one, each into its own table."""
 FIRST_FEW = 8
-"""Number of small reports that are checked for being sections of one run; if they are, all reports are."""
+"""Number of small reports that are checked for being sections of one run, as a sample of all."""
 
 
 @limited()
@@ -202,7 +202,8 @@ def parse(
 def parse_two_runs(first: Source, second: Source, *, ended_early: bool = False) -> Parsed:
     """Join the reports of two runs of one program, with different counters, to one table with a row per launch.
 
-    `ended_early`: the second run was aborted, so missing launches are expected.
+    `ended_early`: the second run was aborted, so missing launches are expected. If one report is refused, the table has
+    the launches of the other.
     """
     result = parse([first, second], join=False)
     if len(result.reports) < 2:
@@ -226,10 +227,7 @@ def _join_second_run(one: Report, other: Report, result: Parsed, *, ended_early:
 
 
 def _of_several_runs(paths: Iterable[Path]) -> list[Path]:
-    """The reports of second runs and of replacement runs in a run folder without tables.
-
-    Only next to the report of a first run.
-    """
+    """The reports of second and of replacement runs in run folders, if the report of the first run is given too."""
     given = set(paths)
     return [
         path
@@ -348,7 +346,7 @@ def account(report: Report) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RankOrigin:
-    """Where a report was made: its rank, or the rank of each of its processes; None or {} if unknown."""
+    """Where a report was made: host, device, and rank of the report or of each process; None or {} if unknown."""
 
     host: str | None
     rank: int | None = None
@@ -357,9 +355,9 @@ class RankOrigin:
 
 
 def origin_of(path: str) -> RankOrigin | None:
-    """The origin of a report in the folder of a rank or node; None for any other report.
+    """The origin of a report in the run folder of a rank or node; None for any other report.
 
-    A killed rank leaves no manifest; then the folder name gives the rank.
+    A killed rank leaves no manifest; then the folder's name gives the rank.
     """
     file = Path(path)
     if file.parent.name != REPORTS:
@@ -404,7 +402,7 @@ def by_origin(reports: Sequence[Report]) -> list[list[Report]]:
 
 
 def with_origin(table: pa.Table, path: str) -> pa.Table:
-    """Add rank and host of a report to every row of its table, if they are known."""
+    """Add rank, host and (where no row has one) device of a report to every row of its table, if they are known."""
     origin = origin_of(path)
     if origin is None:
         return table

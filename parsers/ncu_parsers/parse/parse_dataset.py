@@ -34,7 +34,10 @@ Ids = Mapping[int | None, tuple[int, int]]
 
 @dataclass(frozen=True)
 class ReportToRead:
-    """One report to read into a dataset: its names, a scratch folder for the incomplete file, and reading options."""
+    """One report to read into the dataset `root`: its path, its run and its name there, unique in the run and rank.
+
+    `scratch` is a folder on the dataset's disk for the incomplete file; None if the dataset is at a URL.
+    """
 
     report: str
     run: str
@@ -49,9 +52,10 @@ class ReportToRead:
 
 @dataclass
 class Written:
-    """Result of reading one report: its data except launches, and its file, relative to the run.
+    """Result of reading one report: the report without launches, its rank, and its file, relative to the run.
 
-    `ids` are the launch ids, per process, that may also be in another report.
+    `ids` are the smallest and largest launch id per process, to find launches that are in another report too. `bytes`
+    is the size of the file.
     """
 
     report: Report
@@ -98,7 +102,7 @@ def parse_into_dataset(
 
 @contextmanager
 def _scratch(root: str) -> Iterator[str | None]:
-    """A scratch folder in a dataset on disk; None for a URL."""
+    """A scratch folder in a dataset on disk, for the block; None for a URL."""
     place = file_at(root)
     if isinstance(place, RemoteFile):
         place.below()  # raises already here if the URL cannot be reached

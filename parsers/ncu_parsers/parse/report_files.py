@@ -27,7 +27,7 @@ REPORT_SUFFIXES = {
 }  # fmt: skip
 """Name endings of reports in a folder."""
 COMPRESSED = ("", ".gz", ".zst", ".xz", ".bz2")
-"""Reports compressed by xz and bzip2 are found too, that they are refused and not passed over."""
+"""Endings of compressed reports; files compressed by xz and bzip2 are found so that they are refused, not skipped."""
 MOST_COMPARED = 10_000
 """Most names of a folder that a missing name is compared with."""
 
@@ -36,7 +36,8 @@ def find_sources(arguments: list[str], settings: Settings = NOT_SET) -> list[Sou
     """The reports named by command-line `arguments`, each once, in order, to be read with `settings`.
 
     A folder stands for every report below it, by suffix; of files of one nsys timeline, only the most detailed is read.
-    Globs that the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument matches nothing.
+    Globs that the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument is empty, matches nothing,
+    or is a URL, device or socket.
     """
     found: dict[str, None] = {}
     for argument in arguments:
@@ -81,7 +82,7 @@ def _paths(argument: str) -> list[str]:
 
 
 def is_remote(url: str) -> NcuBenchError:
-    """The error for a report behind a URL."""
+    """The error for a report at a URL."""
     return NcuBenchError(
         f"{url} is a URL, and behind one only Parquet that ncu-bench parse wrote is read.",
         advice="Fetch it, and name the file.",
@@ -124,7 +125,7 @@ def _is_standard_input(path: Path) -> bool:
 
 
 def has_report_suffix(file: Path) -> bool:
-    """True for a file with a report's name, compressed or not."""
+    """True for a file whose name ends like a report's, compressed or not."""
     return (
         file.name.lower().lstrip(".").endswith(tuple(end + packed for end in REPORT_SUFFIXES for packed in COMPRESSED))
     )
@@ -153,7 +154,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def is_what_its_name_says(file: Path) -> bool:
-    """False for a file named like one of a kind, such as JSON, without any of the kind's words near its beginning."""
+    """False for a file whose name fits a kind with `words`, such as .json, but whose beginning has none of them."""
     if not any(kind.words and kind.fits_name(file.name) for kind in KINDS):
         return True
     try:

@@ -15,20 +15,23 @@ from ncu_parsers.timelines.activity.samples import SampledActivity
 
 @dataclass(frozen=True)
 class SampledTimeline:
-    """`operations` has the columns of launches; None if the timeline has no GPU operation."""
+    """Sampled GPU activity, and the launch table of `operations`; None if the timeline has no GPU operation."""
 
     activity: SampledActivity
     operations: pa.Table | None
 
 
 def is_timeline(source: Source) -> bool:
-    """Whether a file is a timeline, by its first bytes and name."""
+    """True for a timeline, by its first bytes and name. Raises `NcuBenchError` if it cannot be opened."""
     kind = kind_of(source)
     return kind is not None and bool(kind.origin)
 
 
 def read_sampled_timeline(source: Source) -> SampledTimeline:
-    """Read a timeline and its samples. Raises `NcuBenchError` for the same reasons as `read_launches`."""
+    """Read a timeline and its samples.
+
+    Raises `NcuBenchError` if it cannot be read, `ValueError` if it is no timeline.
+    """
     kind = kind_of(source)
     if kind is None or not kind.origin:
         raise ValueError(f"{source.name} is no timeline")

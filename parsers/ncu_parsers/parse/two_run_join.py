@@ -1,8 +1,9 @@
 """Join two runs of one program with different counters: the launches of the first get the counters of both.
 
 Process ids, streams and contexts differ between runs. Two runs of a deterministic program launch the same kernels: the
-nth launch with the same kernel, shape and NVTX range is matched with the nth. Only kernels launched equally often in
-both runs are joined; other kernels show that the program is not deterministic.
+nth launch with the same kernel, shape, NVTX range and device is matched with the nth. Only kernels launched equally
+often in both runs are joined, or fewer times in a second run that ended early; other kernels show that the program is
+not deterministic.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Signature = tuple[object, ...]
 
 
 class JoinedRuns(NamedTuple):
-    """Number of launches with the counters of both runs, and a sentence on differences between the runs, "" if none."""
+    """Number of launches with the counters of both runs, and a sentence on kernels that differ, "" if none do."""
 
     matched: int
     mismatch: str

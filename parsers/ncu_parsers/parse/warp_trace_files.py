@@ -1,4 +1,4 @@
-"""Traces from inside kernels: read from the file of any tool or from Parquet, and written to Parquet."""
+"""Traces from inside kernels (ranges of warps): read from files of any tool or Parquet, and written to Parquet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from ncu_parsers.warp_ranges.warp_trace import WarpTrace
 
 
 def is_warp_trace(path: str) -> bool:
-    """True if a file holds ranges of warps inside kernels, by its first bytes. Never raises."""
+    """True if a file holds ranges of warps inside kernels, by its first bytes or, for Parquet, its metadata.
+
+    False for a URL and for a file that cannot be read.
+    """
     if is_url(path) or not Path(path).is_file():
         return False
     try:
@@ -29,7 +32,7 @@ def is_warp_trace(path: str) -> bool:
 
 
 def read_warp_trace(path: str, settings: Settings = NOT_SET) -> tuple[WarpTrace, Lines]:
-    """A trace, and the lines of its ranges if the file has them.
+    """A trace, and the source lines of its ranges, `NO_LINES` if the file has none.
 
     Raises `NcuBenchError` if the file is damaged beyond reading, of an unknown version, or no such trace.
     """
@@ -52,7 +55,10 @@ def read_warp_trace(path: str, settings: Settings = NOT_SET) -> tuple[WarpTrace,
 
 
 def write_warp_trace(path: Path, trace: WarpTrace, report: str, lines: Lines = NO_LINES) -> int:
-    """Write a trace as Parquet, atomically; returns its rows. Raises `NcuBenchError` if the file cannot be written."""
+    """Write a trace as Parquet, atomically; returns the number of rows.
+
+    Raises `NcuBenchError` if the file cannot be written.
+    """
     rows = 0
     with writing_row_groups(path) as groups:
         for table in tables_of(trace, lines):
