@@ -33,8 +33,8 @@ from ncu_parsers.warp_ranges.warp_trace import (
 TOOL = "run-iket"
 VERSIONS = ("version", "schemaVersion", "formatVersion", "meta")
 KNOWN = (None, 0, 1, "1", "1.0")
-"""Keys that a later form may say its version by, as run-iket's other files do in meta, and versions that are read;
-today's traces have none."""
+"""Keys under which a later form may state its version, as run-iket's other files do in meta, and the versions that are
+read; today's traces state none."""
 LONGEST_NS = 10**9
 """A range of over a second is a corrupt timestamp, which run-iket writes now and then."""
 NO_PLACE = -1
@@ -112,7 +112,7 @@ class _Columns:
 
 
 class _Reading:
-    """What was read so far. Places and names written inline follow those of the tables, as negative numbers."""
+    """What was read so far. Inline places and names count from -2 down, until `trace` adds them to the tables."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -197,7 +197,7 @@ class _Reading:
             )  # fmt: skip
 
     def _place_of(self, one: _Range) -> int:
-        """The place of a range; `NO_PLACE` of one that begins on one warp and ends on another."""
+        """The place of a range; `NO_PLACE` if it begins on one warp and ends on another."""
         if one.warp_locs:
             first, last = one.warp_locs[0], one.warp_locs[-1]
             same = first.cta_id == last.cta_id and first.warp_id == last.warp_id

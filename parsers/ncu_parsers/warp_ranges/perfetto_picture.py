@@ -1,6 +1,6 @@
-"""The answer to Perfetto's files of what warps did, which run-iket, Proton and flashinfer write to be looked at.
+"""Refuse Perfetto's files of ranges of warps, which run-iket, Proton and flashinfer write for viewing.
 
-Ranges are slices there, and blocks and warps words in titles of tracks; the same tools write them as numbers too.
+Blocks and warps are words in titles of tracks there; the same tools write them as numbers too.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from ncu_parsers.warp_ranges.warp_trace import WarpTrace
 
 
 def read_report(source: Source) -> Report:
-    """Raises `NotAReport`."""
+    """Refuse the file: always raises `NotAReport`."""
     raise _refused(source)
 
 
 def read_trace(source: Source) -> WarpTrace:
-    """Raises `NotAReport`."""
+    """Refuse the file: always raises `NotAReport`."""
     raise _refused(source)
 
 

@@ -1,8 +1,8 @@
-"""Buffers of 64-bit records that flashinfer and the profilers made after it write from inside kernels.
+"""Buffers of 64-bit records that flashinfer and profilers modelled on it write from inside kernels.
 
-The first word has the blocks in its low and the groups of a block in its high half; every other one a tag in its low
-and the low 32 bits of the global timer, ns, in its high half. Word i belongs to lane (i - 1) mod (blocks * groups), as
-each lane writes every so many words; 0 is a word that was not written. The 32 bits wrap after 4.29 s. The fields of a
+The first word holds the number of blocks (low half) and of groups per block (high half); every other word a tag (low
+half) and the low 32 bits of the global timer in ns (high half). Word i belongs to lane (i - 1) mod (blocks * groups),
+the stride at which each lane writes; 0 is a word that was not written. The 32 bits wrap after 4.29 s. The fields of a
 tag differ; `LAYOUTS` has them, and `layout_of` tells them apart by the lanes that words are at. Names of ranges are in
 the program, not in the buffer.
 
@@ -39,7 +39,7 @@ BEGIN, END, INSTANT, FINALIZE = range(4)
 HALF = 1 << 31
 WRAP = 1 << 32
 CLEAR = 0.95
-"""A layout is told by the lanes of its words if so many of them agree; with more damage, it is asked for."""
+"""Share of words that must be at the lanes that their tags name, by which a layout is told; else events must pair."""
 
 
 class TagLayout(NamedTuple):
@@ -99,7 +99,7 @@ def read_trace(source: Source) -> WarpTrace:
 def _words_in(data: bytes, *, whole: bool) -> Words:
     """The 64-bit words of a file. Raises `ValueError` for arrays of other types."""
     if data.startswith(NUMPY):
-        width = 2 if data[6:7] == b"\1" else 4  # of the header's length, by the version of the format
+        width = 2 if data[6:7] == b"\1" else 4  # bytes of the header's length, by the version of the format
         begin = 8 + width
         behind = begin + int.from_bytes(data[8:begin], "little")
         if not _WORDS_OF_NUMPY.search(data, begin, behind):
@@ -132,7 +132,7 @@ def _are_tags(words: Words) -> bool:
 
 
 class _Lanes(NamedTuple):
-    """What the first word says: blocks, and the groups of each that write records, a lane each."""
+    """The numbers in the first word: blocks, and groups per block. Each group writes records as a lane."""
 
     blocks: int
     groups: int
@@ -146,7 +146,7 @@ class _Lanes(NamedTuple):
         return self.blocks * self.groups
 
     def agree(self, words: Words, at: Integers, layout: TagLayout) -> npt.NDArray[np.bool_]:
-        """Whether the tag of each word names the lane that it is at."""
+        """Mask of words whose tag names the lane that they are at."""
         lane = at % self.in_all if layout.sm is None else at % self.in_all // self.groups
         found: npt.NDArray[np.bool_] = _field(words[1 + at], layout.lane) == lane & ((1 << layout.lane[1]) - 1)
         return found
@@ -186,9 +186,9 @@ def _field(words: Words, place: tuple[int, int]) -> Integers:
 def layout_of(words: Words, at: Integers, lanes: _Lanes) -> str | None:
     """The layout of a buffer's tags; None if it cannot be told.
 
-    A tag with SM numbers reads as the wide one with lanes that do not exist, unless all blocks ran on SM 0. Those of
-    Triton-distributed have their lanes where wide ones do, but a lane begins with what reads as an end there. Where
-    words are not at their lanes, as with a stride of one's own, lanes must exist and events begin and end.
+    A tag with an SM number, read as wide, names a lane that does not exist, unless all blocks ran on SM 0. Tags of
+    Triton-distributed have the lane where wide ones do, but their lanes begin with what wide reads as an end. If words
+    are not at the lanes that they name, as with a stride of one's own, lanes must exist and events begin and end.
     """
     found = {name: float(lanes.agree(words, at, layout).mean()) for name, layout in LAYOUTS.items()}
     best = max(found, key=found.__getitem__)
@@ -279,7 +279,7 @@ class _Buffer:
         return found - found.min(initial=0) if len(found) and found.min() < 0 else found
 
     def _paired(self, row: Integers, kind: Integers, event: Integers, time: Integers) -> WarpRanges:
-        """Begins and ends of one event of a lane alternate; what has no partner is counted and left out."""
+        """Ranges from the alternating begins and ends of each lane's events; the rest is noted and left out."""
         instant = np.flatnonzero(kind == INSTANT)
         sides = np.flatnonzero(kind <= END)
         order = sides[np.lexsort((sides, event[sides], row[sides]))]
@@ -300,7 +300,7 @@ class _Buffer:
 
 
 def names_of_events(given: str, events: int) -> list[str]:
-    """Names of all events: those `given`, separated by commas or a line each in a file, then their numbers.
+    """Names of all events: those `given` (separated by commas, or "@FILE" with one a line), else "event NUMBER".
 
     Raises `NcuBenchError` if a file of names cannot be read.
     """

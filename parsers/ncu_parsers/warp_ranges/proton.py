@@ -4,7 +4,7 @@ In the Chrome trace a process is a block ("KERNEL Core7 CTA3": the SM's number a
 ("warp 2 (line 0)"). Times within a block are cycles of its SM's clock, printed as if a cycle took a nanosecond: the
 "Frequency (MHz)" is always 1000, and a variant without it prints ns. Newer releases place each block at the global
 timer's time of its start; the first ones begin all blocks of a kernel together. An event that one warp begins, and the
-same or another one ends, stands behind the ranges of its block and has no time of the block's start. The tree has the
+same or another one ends, is written after the ranges of its block, without the block's start. The tree has the
 total cycles of each range over all warps, and no times. Written by TraceWriter.cpp and TreeData.cpp of
 triton-lang/triton.
 """
@@ -145,10 +145,10 @@ class _Events:
         return self._lanes.setdefault(key, len(self._lanes))
 
     def _launch_of(self, event: TraceEvent, known: _Arguments, block: tuple[str, int]) -> int:
-        """What is the same for the events of a block of one launch: when it began, as far as the file says it.
+        """A number shared by the events of a block in one launch: the block's start, or one counted by gap or order.
 
-        An event without that is in the launch of the range before it in its block. Where no range of a block has it, a
-        block that comes again behind others is of the next launch, as launches are written one after the other.
+        An event without a start is in the launch of the previous range of its block. If no range of a block has one, a
+        block that comes again after others is in the next launch, as launches are written one after the other.
         """
         gap = _GAP.match(known.gap)
         if gap and -LONGEST_TIME < event.ts < LONGEST_TIME:
@@ -161,7 +161,7 @@ class _Events:
         return self._begun.get(block, self._times[block])
 
     def trace(self, lost: list[str]) -> WarpTrace:
-        """The trace: lines of a warp are one, and the n-th start of a block of a kernel is in its n-th launch."""
+        """The trace: a warp's lines become one; the n-th start of a block of a kernel is in its n-th launch."""
         begun: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
         for kernel, _, block, _, launch in sorted(self._parsed, key=lambda one: one[-1]):
             begun[kernel, block].setdefault(launch, len(begun[kernel, block]))
@@ -233,7 +233,7 @@ def read_tree(source: Source) -> WarpTrace:
 
 
 def _ranges_below(root: Any) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Kernel, path and cycles of every node with cycles below a root, whose own are always 0.
+    """Kernel, path and cycles of every node with cycles below a root; the root's own cycles are always 0.
 
     The node above the outermost one is the kernel.
     """

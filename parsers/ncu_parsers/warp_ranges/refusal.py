@@ -1,4 +1,4 @@
-"""The answer to commands on launches that are given a trace from inside kernels."""
+"""Refuse a trace from inside kernels where a command needs launches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ncu_parsers.sources.sources import Source
 
 
 def read_report(source: Source) -> Report:
-    """Raises `NotAReport`: ranges of warps are no launches."""
+    """Always raises `NotAReport`: ranges of warps are not launches."""
     raise NotAReport(
         f"{source.name} holds what warps did inside of kernels, and no launches with counters.",
         "It was recorded by run-iket, Proton, flashinfer's profiler or the like.",

@@ -44,7 +44,7 @@ def tables_of(trace: WarpTrace, lines: Lines = NO_LINES) -> Iterator[pa.Table]:
 
 
 def facts_of(trace: WarpTrace) -> dict[str, Any]:
-    """What the file's metadata keeps of a trace beside its rows."""
+    """The facts on a trace that the file's metadata holds beside the rows."""
     return {
         "tool": trace.tool, "clock": trace.clock.value, "lane": trace.lane, "is_aligned": trace.is_aligned,
         "launches": [
@@ -104,7 +104,7 @@ def _sums(trace: WarpTrace) -> pa.Table:
 
 
 def trace_of(facts: Mapping[str, Any], parts: Iterable[pa.Table]) -> tuple[WarpTrace, dict[str, tuple[str, int]]]:
-    """The trace of such a table, and the lines of its ranges, from parts without columns of other types."""
+    """The trace from `facts_of` and `tables_of`, and the lines of its ranges; column types must be checked before."""
     names: dict[str, int] = {}
     roles: dict[str, int] = {}
     lines: dict[str, tuple[str, int]] = {}
@@ -147,7 +147,7 @@ def trace_of(facts: Mapping[str, Any], parts: Iterable[pa.Table]) -> tuple[WarpT
 
 
 class _WarpsOfParts:
-    """The warps that parts have, numbered as they come, with what the first row of each says of it, and their lives."""
+    """The warps of the parts so far, numbered by first appearance: role and place by their first row, and lives."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -167,7 +167,7 @@ class _WarpsOfParts:
         return np.array(numbers, np.int32)[row]
 
     def sorted(self) -> tuple[Warps, Codes]:
-        """The warps by launch, block and number, and the row of each by the number that it had."""
+        """The warps ordered by launch, block and warp, and the row of each by its number here."""
         keys = np.array(list(self._numbers), np.int64).reshape(-1, 3)
         places = np.array(self._places, np.int64).reshape(-1, 4)
         lives = np.full((len(keys), 2), MISSING)

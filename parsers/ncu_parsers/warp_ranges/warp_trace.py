@@ -1,4 +1,4 @@
-"""What a trace from inside kernels says: launches, the warps of each, and the ranges of each warp.
+"""A trace from inside kernels: launches, the warps of each, and the ranges of each warp.
 
 Ranges are columns, 24 bytes each, so that ten million fit into memory. Warps and names are rows of their own, which
 ranges refer to by number. Missing numbers are `MISSING`.
@@ -23,7 +23,7 @@ MISSING = -(2**62)
 
 
 class Clock(Enum):
-    """What times count: ns of the GPU's global timer, or cycles of each SM's own clock."""
+    """The unit of times: ns of the GPU's global timer, or cycles of each SM's own clock."""
 
     NANOSECONDS = "ns"
     CYCLES = "cycle"
@@ -41,7 +41,7 @@ class TracedLaunch:
 
 @dataclass(frozen=True)
 class Warps:
-    """The warps of all launches as columns: launch, linear block, warp in it, where it ran, and its life in time.
+    """The warps of all launches as columns: launch, linear block, warp in it, where it ran, start and end of its life.
 
     Where a tool records groups of warps, `warp` is the number of the group. `role` is a number in
     `WarpTrace.roles`; -1 where a warp's role is not named.
@@ -62,7 +62,7 @@ class Warps:
 
     @classmethod
     def of(cls, launch: npt.ArrayLike, block: npt.ArrayLike, warp: npt.ArrayLike, **known: npt.ArrayLike) -> Warps:
-        """Warps of which only `known` columns are recorded; all others are missing."""
+        """Warps with these columns; columns that are not among `known` are missing."""
         rows = len(np.asarray(launch))
         columns = {name: np.asarray(known.get(name, np.full(rows, MISSING)), np.int64)
                    for name in ("sm", "tpc", "gpc", "start", "end")}  # fmt: skip
@@ -96,7 +96,7 @@ NO_RANGES = WarpRanges(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0,
 
 @dataclass(frozen=True)
 class RangeSum:
-    """What a format without times says of a range: its path in the kernel, outermost first, and its total cycles."""
+    """A range in a format without times: its path in the kernel, outermost first, and its cycles over all warps."""
 
     launch: int
     path: tuple[str, ...]
@@ -126,7 +126,7 @@ class WarpTrace:
     notes: Sequence[str] = field(default=())
 
     def with_roles(self, named: Mapping[int, str]) -> WarpTrace:
-        """The trace with roles of warps by their number."""
+        """The trace with a role for each warp number that is `named`."""
         roles = [*self.roles, *dict.fromkeys(named.values())]
         role = self.warps.role.copy()
         for warp, name in named.items():
