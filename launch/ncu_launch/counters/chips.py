@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class Chip(NamedTuple):
     """One chip: `family` is the first chip with the same metrics; `since` and `until` are the ncu versions with it.
 
-    The counters `tensor_totals` add up to all tensor operations; `tensor_dense` and `tensor_sparse` are their parts
-    without and with structured sparsity. All are full metric names ending in .sum.
+    `since` and `until` are None if every older or newer version has it. The counters `tensor_totals` add up to all
+    tensor operations; `tensor_dense` and `tensor_sparse` are their parts without and with structured sparsity. All are
+    full metric names ending in .sum.
     """
 
     name: str

@@ -21,7 +21,8 @@ from ncu_launch.profilers.command_line import Version
 from ncu_launch.profilers.sampling.pytorch_groups import sampled_groups
 
 TENSOR_INSTRUCTIONS = ("sm__inst_executed_pipe_tensor_v2.sum", "sm__inst_executed_pipe_tensor.sum")
-"""Counted together with fp32 and fp64 operations, in the same pass: 0 means that the tensor cores were idle."""
+"""Counters of tensor instructions, by preference. `flops` requests one for types without a tensor counter of their own:
+0 means that the tensor cores were idle."""
 
 ENDINGS = ("sum", "avg", "min", "max", "ratio", "pct", "max_rate")
 """First component after a metric's name: how its units are combined, or the part of a ratio.
@@ -33,15 +34,16 @@ HALF_PRECISIONS = ("fp16", "bf16")
 HOPPER = "GH100"
 TYPES_WITHOUT_TENSOR_CORES = ("fp32",)
 TYPES_COUNTED_ALONE = ("bf16", "fp16", "tf32")
-"""Workload types on Hopper whose counters leave room in their pass for the number of all instructions."""
+"""Workload types whose counters on Hopper leave room in their pass for the number of all tensor instructions."""
 MIXED = "mixed"
 
 
 @dataclass(frozen=True)
 class Counter:
-    """A metric to request: its meaning, its unit, and the amount of one count ("2 FLOP", "32 byte").
+    """A metric to request: its meaning, its unit, and the amount of one count ("2 FLOP", "32 byte"; "" if unknown).
 
-    `by_tool`: ncu computes it without a counter; it costs no pass and is in no chip's list.
+    `group` is "" for a metric requested by name or pattern. `by_tool`: ncu computes it without a counter; it costs no
+    pass and is in no chip's list.
     """
 
     name: str
@@ -96,7 +98,7 @@ class MetricSelection:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Metrics requested by name or pattern."""
+        """The metrics requested by name or pattern, without those of groups."""
         return tuple(counter.name for counter in self.counters if not counter.group)
 
 
@@ -132,8 +134,8 @@ def select(
 
     Time is always included, as are ceilings of the requested groups if they cost no pass. With `dtype`, the workload's
     compute type, `flops` counts tensor operations of that type. Patterns are matched against `listed`, the base names
-    that ncu lists for the chip. Raises `WrongUsage` for unknown names, and for metrics that do not measure what their
-    name suggests.
+    that ncu lists for the chip. Raises `WrongUsage` for unknown names, for patterns that match nothing, and for metrics
+    that do not measure what their name suggests.
     """
     groups = ["time"]
     counters: list[Counter] = counters_of("time", chip, version)
@@ -158,7 +160,7 @@ def select(
 
 
 def refuse_unknown(wanted: Sequence[str]) -> None:
-    """Raise `WrongUsage` for entries that no tool takes on any chip: neither group, nor metric, nor pattern."""
+    """Raise `WrongUsage` for entries that no tool takes on any chip: neither group, nor usable metric, nor pattern."""
     groups = tuple(dict.fromkeys((*group_names(), *sampled_groups())))
     for entry in wanted:
         if entry not in groups and not _is_pattern(entry):
@@ -176,7 +178,7 @@ def doubt_of(metric: str) -> str:
     """Why the full name of a metric may be misspelt; "" if there is no reason for doubt.
 
     Chips have thousands of metrics outside all groups. So a name is doubted only if no metric ends like it, or if it
-    differs from a name in a group by one or two letters of one word.
+    differs from a name in a group by the spelling of one word.
     """
     base, _, rest = metric.partition(".")
     if rest and rest.split(".")[0] not in ENDINGS:
@@ -208,7 +210,10 @@ def _tensor_type(counters: Sequence[Counter], dtype: str | None) -> str:
 def counters_of(
     group: str, chip: Chip | None, version: Version | None = None, *, dtype: str | None = None
 ) -> list[Counter]:
-    """The counters of a group that exist on the chip in this version; on an unknown chip, those of all chips."""
+    """The counters of a group that exist on the chip in this version of ncu.
+
+    On an unknown chip: those that every chip has, and the first choice for bytes.
+    """
     entry = _group(group)
     source = entry.get("from")
     if source == "flops":
@@ -284,9 +289,11 @@ def _tensor_counter(name: str, group: str) -> Counter:
 def _tensor_counters_of_type(chip: Chip | None, version: Version | None, dtype: str | None) -> list[Counter]:
     """The tensor counters that `flops` needs for one type, chosen to share a pass with time and bytes.
 
-    fp32 and fp64 do not use the tensor cores, which the count of tensor instructions confirms. Half types and unknown
-    types use the dense fp16 and bf16 counters; other types use their own total. On Hopper a known type is counted with
-    the number of all tensor instructions, which distinguishes kernels without any from kernels of other types.
+    fp32 does not use the tensor cores, which the count of tensor instructions confirms; it also replaces counters of a
+    type that the chip lacks. Half types and unknown types use the dense fp16 and bf16 counters, mixed precision all
+    totals, other types their own total. On Volta and Turing all but integers use every floating-point total. On Hopper
+    bf16, fp16 and tf32 are counted with the number of all tensor instructions, which distinguishes kernels without any
+    from kernels of other types.
     """
     if chip is not None and not chip.has_tensor_cores:
         return []
@@ -325,7 +332,10 @@ def _precision(name: str) -> str:
 
 
 def _byte_counters(level: str, chip: Chip | None, version: Version | None) -> list[Counter]:
-    """The first set of counters for a level's bytes that the chip has; for DRAM, free read/write counters too."""
+    """The first set of counters for a level's bytes that the chip has; for DRAM, also of reads and writes if free.
+
+    [] if the chip has none.
+    """
     for alternative in metrics.byte_alternatives(level):
         names = {f"{base}.sum": factor for base, factor in alternative.items()}
         if chip is None or all(exists(name, chip, version) for name in names):
@@ -399,7 +409,10 @@ def _no_tensor_counters_note(chip: Chip, version: Version | None) -> str:
 
 
 def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: Sequence[str]) -> list[Counter]:
-    """Metrics that match a pattern, among every group, the chip's tensor counters and ncu's listed base names."""
+    """Metrics that match a pattern, among every group, the chip's tensor counters and ncu's listed base names.
+
+    Raises `WrongUsage` if there are none.
+    """
     known = {counter.name: counter for group in group_names() for counter in counters_of(group, chip, version)}
     if chip is not None:
         parts = (name for name in (*chip.tensor_dense, *chip.tensor_sparse) if exists(name, chip, version))

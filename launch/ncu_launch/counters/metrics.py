@@ -27,7 +27,7 @@ Alternative = dict[str, float]
 
 
 class CounterPeak(NamedTuple):
-    """A ceiling in a report: value of `metric` x `factor` x clock of the domain `clock`."""
+    """A ceiling in a report, for `column`: value of `metric` x `factor` x clock of the domain `clock`."""
 
     column: str
     metric: str
@@ -76,7 +76,7 @@ def packed_fp32_weights() -> dict[str, float]:
 
 
 def counts_flops(metric: str) -> bool:
-    """True if a full name counts FLOPs on CUDA cores, or operations on tensor cores."""
+    """True if the metric with this full name counts FLOPs on CUDA cores, or operations on tensor cores."""
     base, _, suffix = metric.partition(".")
     weights = packed_fp32_weights().keys() | {name for one in CUDA_CORE_PRECISIONS for name in flop_weights(one)}
     of_cores = {f"{prefix}{opcode}_pred_on" for prefix in SASS_PREFIXES for opcode in weights}
@@ -84,13 +84,13 @@ def counts_flops(metric: str) -> bool:
 
 
 def counts_bytes(metric: str, level: str) -> bool:
-    """True if a full name is one of the counters that make up the bytes of a level."""
+    """True if the metric with this full name is one of the counters of a level's bytes (`dram l2 l1`)."""
     base, _, suffix = metric.partition(".")
     return suffix == "sum" and any(base in alternative for alternative in byte_alternatives(level))
 
 
 def has_packed_fp32(compute_capability: str | None) -> bool:
-    """True if the chip counts packed FP32 instructions separately."""
+    """True if the chip counts packed FP32 instructions separately; False if the chip is unknown."""
     return compute_capability in table("flops")["fp32"]["packed"]["compute_capabilities"]
 
 
@@ -119,8 +119,10 @@ def is_conversion(opcode: str) -> bool:
 
 
 def constant_move_by_opcode(opcode: str) -> bool | None:
-    """True if compilers move constants with this opcode, False if it is certainly an FMA; None if it is neither, or may
-    be both. `opcode` has all its modifiers."""
+    """True if compilers move constants with this opcode, False if it is certainly an FMA; None for other opcodes.
+
+    `opcode` has all its modifiers; without any it may be either: None.
+    """
     name, *modifiers = opcode.split(".")
     move = table("flops")["opcodes"]["constant_move"]
     if name != move["opcode"] or not modifiers:
@@ -129,7 +131,7 @@ def constant_move_by_opcode(opcode: str) -> bool | None:
 
 
 def idle_pipes(precision: str) -> list[list[str]]:
-    """For each counter that is zero only if this precision was not used, its metric names; [] if there is none."""
+    """For each counter that is 0 only if this precision was not used, its metric names; [] if there is none."""
     suffixes = ["sum", *(f"{kind}.per_cycle_elapsed" for kind in ("sum", "avg")), *_shares()]
     return [[f"{base}.{suffix}" for suffix in suffixes] for base in table("flops")["idle_pipes"].get(precision, [])]
 
@@ -157,7 +159,7 @@ def may_be_from(since: float, compute_capability: str | None) -> bool:
 
 
 def is_system_memory(alternative: Alternative) -> bool:
-    """True if the counters count traffic of CPU memory."""
+    """True if these counters count traffic of the CPU's memory."""
     return not alternative.keys().isdisjoint(table("bytes")["system_memory"]["counters"])
 
 
@@ -201,7 +203,7 @@ def _counts_floats(base: str) -> bool:
 
 
 def lacks_tensor_cores(compute_capability: str | None, device_name: str | None) -> bool:
-    """True if the device is known to have no tensor cores."""
+    """True if the device is known to have no tensor cores, by compute capability or, for 7.5, by name."""
     known = table("tensor")["no_tensor_cores"]
     if compute_capability in known["compute_capabilities"]:
         return True

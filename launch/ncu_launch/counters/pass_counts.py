@@ -50,7 +50,7 @@ def _replays(passes: int | None) -> int | None:
 def passes_of(selection: MetricSelection, chip: Chip | None) -> Passes:
     """The passes of a selection on a chip.
 
-    `of_hardware` is None if the chip is unknown or not in the table, or if metrics were requested by name.
+    `of_hardware` is None if the chip is unknown or not in the table, or if counters were requested by name.
     """
     sass = int(any(counter.is_sass for counter in selection.counters))
     counted = table("passes")["family"]

@@ -22,12 +22,15 @@ SINGLE_PASS_S = 0.02
 DEVICE_COPY_BYTES_PER_S = 1.2e11
 """Rate at which ncu saves and restores memory on the GPU: 40 GB took 0.7 s per launch on the H100."""
 HOST_COPY_BYTES_PER_S = 1.2e10
-"""The same for copies to the host: assumed from PCIe, not measured."""
+"""Rate at which ncu saves and restores memory to the host: assumed from PCIe, not measured."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Estimates for a program before it runs: peak allocated bytes, launches to profile, start-up seconds."""
+    """Estimates for a program before it runs: allocated bytes, launches to profile, start-up seconds.
+
+    `gpu_bytes` is the memory of the GPU, None if unknown.
+    """
 
     alive_bytes: int
     launches: int
@@ -37,7 +40,7 @@ class Program:
 
 @dataclass(frozen=True)
 class NcuRun:
-    """One run of ncu: its metrics, and how often it will run each kernel (None if unknown)."""
+    """One run of ncu: its metrics, how often it runs each kernel (None if unknown), and the kind of its counters."""
 
     metrics: tuple[str, ...]
     passes: int | None

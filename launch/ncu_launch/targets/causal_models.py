@@ -34,7 +34,8 @@ class BuiltCausalModel(NamedTuple):
 def build_causal(transformers: Any, name: str, workload: Workload, length: int) -> BuiltCausalModel:
     """A causal language model: its forward pass over `length` tokens, or prefill and decode with a cache.
 
-    Raises `WrongUsage` for an impossible configuration, and for more positions than it has.
+    For a longer forward pass the configuration gets more positions. Raises `WrongUsage` for an impossible
+    configuration, and if prefill or decode needs more positions than it has.
     """
     import torch
 

@@ -125,9 +125,10 @@ def _example(argument: Argument) -> str:
 
 
 def parsed(text: str, kind: Any) -> Any:
-    """A text as a value of a type: bool, int, float, str, torch.dtype, a tuple of numbers ("1024x1024"), or Optional.
+    """A text as a value of a type: bool, int, float, str, torch.dtype, tuple, list ("1024x1024"), or a union of these.
 
-    Without a type, or for any other type, an integer, a float, or else the text. Raises `ValueError`.
+    Without a type, or for any other type, an integer, a float, or else the text. Raises `ValueError`, which says why
+    the text is no value of the type.
     """
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):

@@ -29,7 +29,7 @@ DEFAULT_FRAMES = 16
 
 @dataclass
 class Built:
-    """A model ready to run as `model(*args, **kwargs)`.
+    """A model that runs as `model(*args, **kwargs)`.
 
     `dtype` is set if the model must keep the type it was built in. `true_flops` maps module -> FLOPs of one forward
     pass, if known analytically. `sizes` are the sizes passed to a user's function, by column of the table of measured
@@ -98,7 +98,7 @@ POSITIONS_BEFORE_THE_FIRST = {"RobertaModel": 2, "LongformerModel": 2}
 
 
 def build(workload: Workload) -> Built:
-    """Build the model named by `workload.target` on the CPU, in fp32 or its own type, with random inputs.
+    """Build the model named by `workload.target` on PyTorch's default device, in fp32 or its own type, with inputs.
 
     Raises `WrongUsage`, with similar names, for an unknown name, and `NcuBenchError` if a library is missing.
     """
@@ -173,7 +173,7 @@ def no_hf_model(name: str) -> WrongUsage:
 
 
 def torchvision_names() -> list[str]:
-    """Every model that torchvision can build by name here."""
+    """The names of torchvision's models, without quantised ones."""
     return [name for name in import_torchvision().models.list_models() if not name.startswith("quantized")]
 
 
@@ -289,8 +289,7 @@ def _timm(name: str, workload: Workload) -> Built:
 
 
 def _function(target: str, workload: Workload) -> Built:
-    """Call `path/to/file.py:function` or `package.module:function`: it returns a model or a callable, or is the work
-    itself.
+    """Build `path/to/file.py:function` or `package.module:function`, which returns a model or callable, or is the work.
 
     Raises `WrongUsage` for --dtype with a function that takes no `dtype`: only a model's types can be changed.
     """

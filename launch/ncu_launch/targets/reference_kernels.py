@@ -297,7 +297,7 @@ def _suite(workload: Workload, device: str) -> KnownWork:
 
 
 def why_not_here(work: Work, device: str) -> str:
-    """Why `device` (cpu or cuda) cannot run the kernel; "" if it can, or if there is no device to query."""
+    """Why `device` (cpu or cuda) cannot run the kernel; "" if it can, as far as is known without a GPU."""
     if device == "cpu":
         return _why_not_on_this_cpu(work)
     import torch

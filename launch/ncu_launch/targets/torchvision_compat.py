@@ -1,8 +1,8 @@
 """Import torchvision with a PyTorch that its binaries were not built for.
 
 A torchvision wheel for CUDA cannot load its operators with a CPU build of PyTorch; then the import fails, because it
-registers fake kernels for operators that do not exist. Declaring these two operators (nms, qnms) makes everything work
-that does not call them: classification, segmentation and video models. Detection models need the real operators.
+registers fake kernels for operators that do not exist. Once these two operators (nms, qnms) are declared, everything
+that does not call them works: classification, segmentation and video models. Detection models need the real operators.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ ARGUMENTS = {
     "input": ("input_size", "image_size"),
     "sequence": ("seq_len", "sequence_length"),
 }
-"""Size -> argument names for it."""
+"""Size -> names of arguments that receive it."""
 
 MAKER = "make_inputs"
 """The function that returns the inputs of the other functions in its file: a tensor, a tuple, or a dict of keywords."""
@@ -294,7 +294,7 @@ def _known_to_neither(
 def _given(
     target: str, workload: Workload, arguments: Mapping[str, Argument], sizes: Mapping[str, int], device: str
 ) -> dict[str, Any]:
-    """The known argument values."""
+    """Values for the arguments of one function: sizes, device, dtype and the workload's own, each if it has it."""
     given: dict[str, Any] = {
         name: value for size, value in sizes.items() for name in ARGUMENTS[size] if name in arguments
     }

@@ -26,7 +26,7 @@ SETTINGS = {
 """Names that set how a target runs -> the field of its workload."""
 CHOICES = {"dtype": DTYPES, "mode": MODES}
 MOST_VALUES = 1000
-"""A longer range is refused: it is probably mistyped."""
+"""Most values of one range; a longer range is refused as probably mistyped."""
 
 _RANGE = re.compile(r"(?P<first>[^.*+]+(?:\.\d+)?)\.\.(?P<last>[^*+]+?)(?P<how>[*+])(?P<step>.+)")
 _BEGINS_AS_NUMBER = re.compile(r"[-+]?\.?\d|nan|inf", re.IGNORECASE)
@@ -70,7 +70,7 @@ def _axis(text: str) -> list[Variant]:
 
 
 def _ranged(text: str, value: str) -> list[str]:
-    """The values of a range, its end included if a step reaches it; any other value, such as ../data, alone."""
+    """The values of a range, its end included if a step reaches it; any other text, such as ../data, is one value."""
     if ".." not in value or not _BEGINS_AS_NUMBER.match(value):
         return [value]
     match = _RANGE.fullmatch(value)

@@ -11,9 +11,10 @@ from ncu_launch.files.toml_tables import table_beside
 
 @dataclass(frozen=True)
 class CausalModel:
-    """A published configuration. `model` has the LM head, `base` has none; all three are names in transformers.
+    """A published configuration: `values` of the transformers class `configuration`, whose other fields have defaults.
 
-    `follow` are fields that default to another field's value.
+    `model` is the class with the LM head, `base` the one without. `follow` maps fields to the field whose value they
+    default to.
     """
 
     name: str
@@ -26,7 +27,7 @@ class CausalModel:
 
 @lru_cache(maxsize=1)
 def causal_models() -> dict[str, CausalModel]:
-    """Every causal model that can be built by name, as written after `hf:`."""
+    """Every causal model that can be built, by its name after `hf:`."""
     tables, found = table_beside(__file__, "configurations"), {}
     for name, entry in tables["models"].items():
         values = {key: value for key, value in entry.items() if key != "family"}

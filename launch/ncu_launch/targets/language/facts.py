@@ -19,8 +19,9 @@ class LanguageFacts:
 
     `windows` has per layer the most tokens that it attends to, None for all. `query_heads` x `head_depth` are the
     elements of a query, `cached_elements` the keys and values that a token adds to a layer's cache. `element_bytes` is
-    the size of a parameter, activation or cached element at run time. `quantised_parameters` are stored in
-    `quantised_bytes` instead, with their scales, by `quantisation`, such as int8wo.
+    the size of a parameter, activation or cached element at run time. `positions` is the most positions, None if not
+    given. `quantised_parameters` are stored in `quantised_bytes` instead, with their scales, by `quantisation`, such as
+    int8wo.
     """
 
     parameters: int
@@ -62,7 +63,7 @@ class LanguageFacts:
 def facts_of(
     model: Any, configuration: Any, settings: LanguageSettings, batch_size: int, element_bytes: int
 ) -> LanguageFacts:
-    """The facts of a model of transformers."""
+    """The facts of a model of transformers, before it is quantised."""
     heads, depth = heads_and_depth(configuration)
     weights = _weights(model, configuration, has_head=settings.has_head)
     return LanguageFacts(

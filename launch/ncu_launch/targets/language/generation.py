@@ -23,7 +23,10 @@ Saved = list[dict[str, Any]]
 
 @dataclass
 class Generation:
-    """The runs of a causal model with a cache. Caches are created on first use, with that call's device and type."""
+    """Prefill and decode of a causal model with a KV cache.
+
+    The first `prepared` of a phase creates its cache, with that call's device and type; later calls restore it.
+    """
 
     configuration: Any
     settings: LanguageSettings
@@ -31,7 +34,7 @@ class Generation:
     _caches: dict[str, tuple[Any, Saved]] = field(default_factory=dict)
 
     def inputs(self, phase: str) -> dict[str, Any]:
-        """Random tokens [batch, prompt length], or one per sequence."""
+        """The input tokens, random: [batch, prompt length] for prefill, [batch, 1] for decode."""
         import torch
 
         length = self.settings.prompt_length if phase == "prefill" else 1
@@ -48,7 +51,7 @@ class Generation:
         return cache
 
     def run(self, phase: str, model: Any, inputs: dict[str, Any], cache: Any) -> Any:
-        """One phase; returns the next tokens, [batch, 1]."""
+        """Run one phase; returns the next tokens, [batch, 1] (without LM head, the last input tokens)."""
         token = inputs["input_ids"]
         if phase == "prefill":
             return self._next(model(input_ids=token, past_key_values=cache, use_cache=True, **_last_only(model)), token)
@@ -96,7 +99,7 @@ class Generation:
 
 def _last_only(model: Any) -> dict[str, int]:
     """The argument that makes a model compute logits of the last token only; {} if it has none."""
-    forward = getattr(model, "_orig_mod", model).forward  # compiled models wrap the one that was compiled
+    forward = getattr(model, "_orig_mod", model).forward  # a compiled model wraps the original one
     return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(forward).parameters else {}
 
 

@@ -87,7 +87,7 @@ def check(workload: Workload, phases: Collection[str] | None = None) -> Workload
     """The workload, with the settings of its phases written out and settings of other phases removed.
 
     `phases` are all requested phases, if a sweep has a workload for each. Raises `WrongUsage` for phases that its
-    target does not have, and for settings that none of the phases uses.
+    target does not have, for settings that none of the phases uses, and for phases and options that exclude each other.
     """
     asked = workload.phases if phases is None else phases
     generated = [phase for phase in workload.phases if phase in GENERATION_PHASES]
@@ -169,7 +169,7 @@ def _refuse_other_targets(workload: Workload, asked: Collection[str]) -> None:
 
 
 def check_positions(settings: LanguageSettings, phase: str, most: int | None, target: str) -> None:
-    """Raise `WrongUsage` if a phase needs more positions than a model's configuration has; None means no limit."""
+    """Raise `WrongUsage` if a phase needs more than `most` positions, the configuration's; None means no limit."""
     needed = settings.positions(phase)
     if most is None or needed <= most:
         return
