@@ -20,7 +20,7 @@ class Engine(Protocol):
     """Maps a function over items."""
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
-        """Yield each item's result in order, or the `NcuBenchError` that it raised or that says that a worker died."""
+        """Yield each item's result in order, or an `NcuBenchError` if the function raised one or its worker died."""
 
 
 class InOrder:

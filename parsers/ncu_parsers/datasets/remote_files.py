@@ -92,7 +92,10 @@ class RemoteFile:
         return self
 
     def below(self) -> list[str]:
-        """Relative paths of all files below, sorted; [] if the folder does not exist."""
+        """Relative paths of all files below, sorted; [] if the folder does not exist.
+
+        Raises `NcuBenchError` if the file system cannot be reached.
+        """
         with _reached(self.url) as (system, path):
             root = path.rstrip("/")
             return sorted(found[len(root) :].lstrip("/") for found in system.find(path) if found != path)

@@ -10,8 +10,8 @@ adding them up:
 * Tensor cores: counters are sm__ops_path_tensor_*. A total and its parts by sparsity or instruction are one count.
   Without counters, opcode shapes give the same number, and on Volta 512 operations per instruction an estimate.
 * If tensor instructions ran and their operations are not known, total FLOPs are unknown: null.
-* FP16 FMAs that may be constant moves count as moves unless they outweigh all other operations of the launch. The same
-  instructions cause tensor pipe activity without tensor work.
+* FP16 FMAs that may be constant moves count as moves if they are the launch's only FP16 work and do not outweigh its
+  work of other types. The same instructions cause tensor pipe activity without tensor work.
 """
 
 from __future__ import annotations

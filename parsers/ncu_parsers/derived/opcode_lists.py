@@ -1,9 +1,9 @@
 """Executed instructions by opcode, from the lists that ncu prints or stores with a metric.
 
 A list holds every opcode that a launch executed with its count: of thread instructions whose predicate was true, or of
-warp instructions. It is used only if it adds up to its metric: a truncated list proves nothing. Binary reports have the
-names; text has them with --print-metric-instances details (ncu 2024.1 and newer). Without such a list, counts per
-instruction of a binary report are summed by opcode, if the disassembly is known.
+warp instructions. It is not used if it does not add up to its metric: a truncated list proves nothing. Binary reports
+have the names; text has them with --print-metric-instances details (ncu 2024.1 and newer). Without such a list, counts
+per instruction of a binary report are summed by opcode, if the disassembly is known.
 """
 
 from __future__ import annotations

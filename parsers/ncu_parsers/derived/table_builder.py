@@ -45,8 +45,8 @@ ESTIMATED = "estimated from mean rates"
 def launches_table(report: Report) -> pa.Table:
     """The table of launches of one report.
 
-    A metric that is text in every launch becomes a text column. Text among numbers is dropped with a note in the
-    report; so are noted values estimated from mean rates, and counters that disagree with opcode counts.
+    A metric that is text in every launch becomes a text column; text among numbers is dropped. The report gets notes on
+    dropped texts, values estimated from mean rates, and counters that disagree with opcode counts.
     """
     launches = report.launches
     numbers, texts = _metric_columns(launches, report)

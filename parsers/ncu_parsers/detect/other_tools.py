@@ -25,7 +25,7 @@ def of_other_tool(name: str, head: bytes) -> NotAReport | None:
 
 
 def is_tar(head: bytes) -> bool:
-    """True for the first bytes of a tar archive, whose files would be read as one."""
+    """True for the first bytes of a tar archive; read as text, its files would look like one."""
     return head[257:262] == b"ustar"
 
 

@@ -31,7 +31,7 @@ FORMAT, FORMAT_VERSION = "ncu_bench_inductor", 1
 
 LARGEST_FILE = 1 << 28
 MOST_FILES = 100_000
-"""Largest file (bytes) and most files of a folder; inductor writes less."""
+"""Largest file in bytes, logs excepted, and most files of a folder; inductor writes less."""
 
 GENERATED = re.compile(r"triton_(?:poi|red|per|tem|for|spl|mix|unk)_\w*|cpp_(?:fused|CppMicroGemm)\w*")
 """Names of kernels that inductor generates."""

@@ -1,8 +1,8 @@
 """PyTorch operators in the names of NVTX ranges that `torch.autograd.profiler.emit_nvtx` opens around them.
 
-A range name is the operator's name, followed by those of `, seq = 12`, `, op_id = 34`, `, sizes = [[2, 3], [3, 4], []]`
-and `, input_op_ids = ...` that are known; sizes need record_shapes=True. The size [] stands for a non-tensor, a
-0-dimensional tensor or a list of tensors. Names hold no types, numbers or flags. Source: `getNvtxStr` and
+A range name is the operator's name, then, as far as known, `, seq = 12`, `, op_id = 34`,
+`, sizes = [[2, 3], [3, 4], []]` and `, input_op_ids = ...`; sizes need record_shapes=True. The size [] stands for a
+non-tensor, a 0-dimensional tensor or a list of tensors. Names hold no types, numbers or flags. Source: `getNvtxStr` and
 `shapesToStr`, torch/csrc/profiler/util.cpp.
 """
 
