@@ -71,7 +71,7 @@ class Cubin:
         sections, seen = self._elf.sections, set[tuple[str, int]]()
         for symbol in self._elf.symbols:
             is_entry = symbol.kind == FUNCTION and symbol.other & ENTRY and symbol.section < len(sections)
-            if is_entry and not {("", symbol.section), (symbol.name, 0)} & seen:  # each has code of its own
+            if is_entry and not {("", symbol.section), (symbol.name, 0)} & seen:  # kernels share no code
                 seen |= {("", symbol.section), (symbol.name, 0)}
                 yield symbol
 

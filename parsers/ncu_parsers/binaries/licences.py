@@ -1,7 +1,7 @@
 """NVIDIA's libraries whose licence forbids disassembly: only the resources of their kernels are shown.
 
-Source: "CUDA Toolkit End User License Agreement", 1.2 (reverse engineer, decompile, disassemble), and those of cuDNN,
-cuTENSOR and TensorRT. NCCL, CUB, CUTLASS and CCCL are under open licences.
+Source: "CUDA Toolkit End User License Agreement", 1.2 (reverse engineer, decompile, disassemble), and the agreements of
+cuDNN, cuTENSOR and TensorRT. NCCL, CUB, CUTLASS and CCCL are under open licences.
 """
 
 from __future__ import annotations

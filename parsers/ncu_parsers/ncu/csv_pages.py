@@ -381,7 +381,7 @@ def read_summary(launch: Launch, label: str, unit_text: str, section: str, value
 
 def launch_of(cells: dict[str, str]) -> Launch:
     """A launch from its identity cells, under their column titles."""
-    titles = ("Original Demangled Name", "Demangled Name", "Kernel Name", "Function Name")  # the window cuts the second
+    titles = ("Original Demangled Name", "Demangled Name", "Kernel Name", "Function Name")  # ncu-ui cuts the second
     launch = Launch(
         kernel_name=next((name for title in titles if (name := cells.get(title))), ""),
         kernel_short=cells.get("Function Name"),

@@ -47,7 +47,7 @@ class FooterColumns(NamedTuple):
 
 
 def is_parquet(path: Path) -> bool:
-    """True if a file starts like Parquet."""
+    """True if a file starts like Parquet; false if it cannot be read."""
     try:
         with path.open("rb") as stream:
             return stream.read(len(MAGIC)) == MAGIC

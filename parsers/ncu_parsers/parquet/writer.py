@@ -172,7 +172,7 @@ def writing_row_groups(path: Path) -> Iterator[RowGroups]:
 
 
 def write_parts(path: Path, parts: Sequence[Path | pa.Table], metadata: bytes) -> None:
-    """Concatenate launches from several files and tables into one file, with the columns of `concatenated`.
+    """Concatenate launches from several files and tables into one file, with the columns that `concatenated` gives.
 
     Raises `NcuBenchError` if the file cannot be written.
     """

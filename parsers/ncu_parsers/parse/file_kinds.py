@@ -260,9 +260,9 @@ def kind_of(source: Source) -> FileKind | None:
 
 def _kind_by_head(source: Source) -> FileKind | None:
     head = source.head(HEAD_BYTES)
-    if head.startswith(GIT_LFS):  # the reader of texts explains it
+    if head.startswith(GIT_LFS):  # the text reader refuses it with the reason
         return None
     found = next((kind for kind in KINDS if kind.fits(head, source.path)), None)
-    if (found is None or found.warps is None) and is_json_of_other_tool(head):  # so too
+    if (found is None or found.warps is None) and is_json_of_other_tool(head):  # it refuses this, too
         return None
     return found

@@ -137,9 +137,7 @@ def reports_among(files: Iterable[Path]) -> list[str]:
 
 
 def _is_report(file: Path) -> bool:
-    if file.name in (EXPECTED, USER_RANGES, AGAINST, POWER) or _is_beside_reports(
-        file
-    ):  # these and logs are not reports
+    if file.name in (EXPECTED, USER_RANGES, AGAINST, POWER) or _is_beside_reports(file):
         return False
     return has_report_suffix(file) and is_what_its_name_says(file)
 

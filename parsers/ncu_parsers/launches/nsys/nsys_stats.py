@@ -40,7 +40,7 @@ OLD_TITLES = {
 """Titles of other releases and reports -> the titles used here."""
 
 may_open_page = re.compile(r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)').match
-"""Whether a line begins as a table of nsys does."""
+"""Whether a line begins like the header of a table of nsys."""
 
 _TITLE = r"(?P<title>[^()]*?)\s*(?:\((?P<unit>[^()]*)\))?$"
 _AMOUNT = r"(?P<number>[-+]?\d[\d.,'’\s]*?)\s*(?P<unit>[^\d\s.,'’].*)?$"
@@ -101,7 +101,7 @@ def _page_of(header: list[str], delimiter: str) -> Page | None:
 
 
 def _titles_and_units(header: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The titles in lower case and current spelling, and the unit in parentheses behind each."""
+    """The titles in lower case and current spelling, and the unit in parentheses after each, "" for none."""
     titles, units = [], []
     for cell in header:
         match = re.match(_TITLE, cell.strip().lstrip("\ufeff"))
@@ -319,7 +319,7 @@ class OtherTable(NsysPage):
 
 
 def only_the_best(pages: list[Page], result: Report) -> list[Page]:
-    """The pages of nsys tables without those that a more detailed table contains; a note names the dropped ones."""
+    """`pages` without nsys tables whose times a more detailed table has, and without copies; notes name them."""
     of_nsys = [page for page in pages if isinstance(page, NsysPage)]
     result.origin = SOURCE
     filled = [page for page in of_nsys if page.rows]

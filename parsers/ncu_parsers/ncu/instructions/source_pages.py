@@ -120,9 +120,8 @@ def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
     """Every instruction of a launch once, in program order; and the number of duplicate rows dropped."""
     launches = arrays.values_of(arrays.one(table["launch_id"]), np.int64)
     column = arrays.one(table["offset"])
-    offsets = np.where(
-        arrays.present(column), arrays.values_of(column, np.int64), sys.maxsize
-    )  # source-line rows come last, and are all kept
+    # Rows of source lines have no offset: they come last, and are all kept.
+    offsets = np.where(arrays.present(column), arrays.values_of(column, np.int64), sys.maxsize)
     order = np.lexsort((offsets, launches))
     launches, offsets = launches[order], offsets[order]
     repeated = (np.diff(launches) == 0) & (np.diff(offsets) == 0) & (offsets[1:] != sys.maxsize)
@@ -248,7 +247,7 @@ def _csv_row(cells: list[str]) -> str:
 
 
 def _begin(table: PageTable, progress: _Progress) -> None:
-    """Number the launch: each table without a file is a launch; else a repeated file begins a new one."""
+    """Number the launch: each table without a file is a launch; else another kernel or a repeated file begins one."""
     if table.continues:
         return
     place = (table.kernel, table.file)
