@@ -42,7 +42,8 @@ def collect(
 
     `on_line` is called with each line that the tool or program prints. The second command runs only if the first
     succeeded. `should_end` is called every second; a reason that it returns ends the run. Raises `WrongUsage` if the
-    folder already holds a run or another process writes to it, `NcuBenchError` if the tool cannot be started.
+    folder already holds a run or another process writes to it, `NcuBenchError` if the folder cannot be written, the
+    tool cannot be started, or a GPU's power cannot be read.
     """
     with writing(folder):
         return _collect(request, plan, folder, on_line, should_end)
@@ -54,7 +55,7 @@ def _collect(
     aside = make_folder(folder)
     if request.workload is not None:
         # nsys stops capturing when the first profiled phase ends, so every phase must be profiled.
-        # So does PyTorch's profiler, and each further start of it would be a trace of its own.
+        # PyTorch's profiler would write one trace per start, so it too has to run over all phases.
         whole = plan.tool in ("nsys", PYTORCH_TOOL)
         workload = request.workload.with_whole_profile() if whole else request.workload
         write_whole(folder / WORKLOAD, (workload.to_json() + "\n").encode())
@@ -96,7 +97,10 @@ def _add_samples(manifest: Manifest, samplers: Mapping[str, GpuSampler]) -> None
 def collect_replayed(
     request: Request, plan: Plan, folder: Path, manifest: Manifest, *, on_line: LineCallback = lambda line: None
 ) -> Manifest:
-    """Replace two runs that launched different kernels by the plan's single replayed command."""
+    """Replace two runs that launched different kernels by the plan's single replayed command.
+
+    Raises `ValueError` for a plan without one, `NcuBenchError` if the tool cannot be started.
+    """
     if plan.replayed is None:
         raise ValueError("this plan has one run only")
     _run(plan.replayed, folder, request.timeout, on_line, manifest)
@@ -175,7 +179,7 @@ def _run(
 
 
 def _environment(command: Command, folder: Path, manifest: Manifest) -> dict[str, str]:
-    """The environment of a tool; sets the file for a program's ranges, which a second run overwrites."""
+    """The environment of a command; it names the file for a program's ranges, which a second run overwrites."""
     found = own_environment()
     for name in (RANGES_VARIABLE, OPERATORS_VARIABLE):
         found.pop(name, None)
@@ -209,7 +213,7 @@ def _finished(manifest: Manifest, folder: Path) -> Manifest:
 def following(file: Path, on_line: Callable[[str], None]) -> Iterator[None]:
     """Within the block, pass the newest message of ncu (`==PROF== ...`) in a growing file to `on_line`, every 0.3 s.
 
-    With --log-file ncu prints nothing to stdout.
+    With --log-file ncu writes its messages there and not to stdout.
     """
     ended = threading.Event()
     thread = threading.Thread(target=_follow, args=(file, on_line, ended), daemon=True)

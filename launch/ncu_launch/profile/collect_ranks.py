@@ -49,7 +49,8 @@ LAUNCHER_GRACE_S = 60.0
 def collect_rank(request: Request, run_folder: Path) -> tuple[Manifest, Path]:
     """Profile the rank given by `request.place` into its run folder; returns its manifest and folder.
 
-    Ends the program some time after another rank failed. Raises what `make_plan` and `collect` raise.
+    Ends the program 30 s after another rank failed. Raises `ValueError` without a place, and what `make_plan` and
+    `collect` raise.
     """
     place = request.place
     if place is None:
@@ -81,7 +82,7 @@ class Watch:
         self._beats = Beats(run_folder) if rank == 0 else None
 
     def __call__(self) -> str | None:
-        """Describe the other rank that failed more than `grace` seconds ago; None if there is none."""
+        """Describe the other rank whose failure has been known for `grace` seconds; None if there is none."""
         if self._beats is not None:
             for name in self._beats.lost():
                 record_failure(self._folder, int(name), self._beats.host(name), "it vanished: its heartbeat stopped")
@@ -155,7 +156,7 @@ def record_failure(run_folder: Path, rank: int, host: str, why: str) -> None:
 
 
 def failure_of(run_folder: Path) -> dict[str, Any] | None:
-    """The first failure: its rank, host and reason; None if no rank failed."""
+    """The first failure as `rank`, `host` and `why`; None if no rank failed."""
     try:
         failed = _parsed((run_folder / FAILED).read_text("utf-8"))
     except OSError:
@@ -185,7 +186,7 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class RankLaunch:
-    """The ranks to start on this machine: their number, the node they are, and the run folder."""
+    """The ranks to start on this machine: their number, the run folder, and the nodes (None for a single one)."""
 
     nproc: int
     folder: Path
@@ -216,8 +217,8 @@ class RankLaunch:
 def launch_ranks(request: Request, launch: RankLaunch) -> ToolRun:
     """Start the ranks of this machine, each with its profiler, and wait for all; returns how the launcher ended.
 
-    If a rank fails, the launcher ends the others; processes left over by killed ranks are ended too. Raises
-    `WrongUsage` if the folder already holds a run, `NcuBenchError` if the launcher cannot be started.
+    If a rank fails, the launcher ends the others; processes left over by killed ranks are ended too. Raises `OSError`
+    if the launcher cannot be started. A folder that already holds a run is refused by each rank.
     """
     logs = launch.folder / LOGS
     logs.mkdir(parents=True, exist_ok=True)
@@ -235,7 +236,10 @@ def plan_around_ranks(request: Request, launch: RankLaunch, *, dry: bool = False
 
 
 def collect_node(request: Request, launch: RankLaunch, plan: Plan) -> Manifest:
-    """Run one profiler around the ranks of this machine; the manifest maps processes to ranks."""
+    """Run one profiler around the ranks of this machine; the manifest maps processes to ranks.
+
+    Raises `WrongUsage` if the folder already holds a run, and what `collect` raises.
+    """
     folder = node_folder(launch.folder, launch.number)
     if (folder / REPORTS).exists():
         raise WrongUsage(f"{launch.folder} already holds a run.", advice="Name another folder with -o.")
@@ -288,7 +292,7 @@ def wait_for_parts(run_folder: Path, count: int, *, lost_after: float = LOST_AFT
 
 
 def write_run(request: Request, run_folder: Path, launched: Sequence[ToolRun], missing: Sequence[str]) -> Manifest:
-    """Write the manifest of the whole run: how each rank ended, and what all ranks have in common."""
+    """Write the manifest of the whole run: how each rank ended, and the first profiled rank's settings and facts."""
     parts = [(part, read_manifest(part)) for part in parts_of(run_folder) if (part / MANIFEST).is_file()]
     profiled = [manifest for _, manifest in parts if manifest.source != WITHOUT_TOOL]
     first = profiled[0] if profiled else None
@@ -328,7 +332,7 @@ def _account(part: Path, manifest: Manifest) -> dict[str, Any]:
 
 
 def _why_ended(manifest: Manifest) -> list[str]:
-    """The notes of a part on commands that were ended."""
+    """The notes of a rank or node on commands that ncu-bench ended."""
     return [run.why_ended for run in manifest.tool_runs if run.why_ended]
 
 

@@ -63,7 +63,7 @@ class Models:
     """PyTorch and torchvision as a child process found them; a version is None if the package is not installed.
 
     `operators`: whether torchvision's compiled operators load; None if unknown. `samples`: whether PyTorch's profiler
-    has what is needed to sample GPU metrics.
+    has the classes to sample GPU metrics; None without PyTorch. An error is "" unless importing the package failed.
     """
 
     torch: str | None = None
@@ -97,7 +97,11 @@ class Lock:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """Input of the checks. None means that this machine does not report the value."""
+    """Input of the checks. None means that this machine does not report the value.
+
+    `user` is the effective uid, `capabilities` the bit mask of effective capabilities, `driver_parameters` the text of
+    /proc/driver/nvidia/params, `gpu_metrics` what nsys prints about the GPUs that it can sample.
+    """
 
     ncu: Tool | None
     nsys: Tool | None
@@ -275,7 +279,7 @@ def check_torch(models: Models, listed: tuple[Gpu, ...]) -> Check:
 
 
 def check_samples_of_torch(models: Models, counters: Check) -> Check:
-    """Check that PyTorch's profiler can be asked for GPU metrics, and `counters` be read."""
+    """Check that PyTorch's profiler can sample GPU metrics; `counters` is the result of `check_counter_permission`."""
     name = "GPU metrics of PyTorch"
     if models.samples is None:
         return Check(name, UNKNOWN, "no PyTorch that could be asked")
@@ -347,7 +351,7 @@ def check_importer(nsys: Tool | None, importer: Importer) -> Check:
 
 
 def check_gpu_metrics(answer: str | None) -> Check:
-    """Check that nsys may sample GPU metrics, by its answer for each GPU; None: not asked, or no answer."""
+    """Check that nsys may sample GPU metrics, by what it prints about the GPUs; None if it printed nothing."""
     name = "GPU metrics of nsys"
     if answer is None or "GPUs not found" in answer:
         return Check(name, UNKNOWN, "nsys finds no NVIDIA GPU to sample" if answer else "no nsys that could be asked")
@@ -404,7 +408,7 @@ def processes(proc: Path = Path("/proc")) -> frozenset[str] | None:
 
 
 def find_importer(nsys: Tool | None) -> Importer:
-    """Find the importer of `nsys`."""
+    """The location of nsys's importer, as far as Debian's package is concerned."""
     debian = nsys is not None and Path(nsys.path).resolve().is_relative_to(DEBIAN_NSYS)
     return Importer(debian, DEBIAN_IMPORTER.exists(), (DEBIAN_NSYS / DEBIAN_IMPORTER.name).exists())
 

@@ -36,7 +36,7 @@ KERNELS = "kernel"
 
 @dataclass(frozen=True)
 class LaunchCounts:
-    """Launches by kernel name, in the profiled phases: of the last warm-up step, and of each iteration."""
+    """Number of launches by kernel name in the profiled phases: of the last warm-up step, and of each iteration."""
 
     warm: dict[str, int]
     iterations: tuple[dict[str, int], ...]
@@ -66,9 +66,9 @@ def may_tune(workload: Workload) -> bool:
 def launch_counts_of(
     workload: Workload, *, on_line: Callable[[str], None] = lambda line: None, timeout: float = TIMEOUT_S
 ) -> LaunchCounts | str:
-    """Run a workload in a separate process and count its launches; the reason as text if that fails.
+    """Run a workload in a separate process and count its launches; if that fails, returns the reason.
 
-    Raises `KeyboardInterrupt` on Ctrl-C.
+    The process is ended after `timeout` seconds. Raises `KeyboardInterrupt` on Ctrl-C.
     """
     with tempfile.TemporaryDirectory(prefix="ncu-bench-launches-") as name:
         asked, counts, log = (Path(name) / part for part in ("workload.json", "counts.json", "log"))
@@ -102,7 +102,7 @@ def count(step: Step, activity: Any = None, category: str = KERNELS) -> LaunchCo
 
 
 def _counted(step: Step, activity: Any, category: str) -> Counter[str]:
-    """The events of one run of a step by name: of all of it, or only of the phases that ncu would profile."""
+    """Number of events by name in one run of a step, in the phases that ncu would profile."""
     import torch
 
     found = Counter[str]()

@@ -1,8 +1,8 @@
 """Turn a request into a plan: which tool, its commands, and why. `collect` runs it.
 
-With an NVIDIA GPU and ncu: hardware counters per kernel. With nsys: a timeline. Otherwise a model runs under the
-operator collector, whose rows say that their numbers are not measured by hardware, and a Python program under PyTorch's
-profiler.
+With an NVIDIA GPU and ncu: hardware counters per kernel. With nsys, if requested: a timeline. Otherwise a model runs
+under the operator collector, whose rows say that their numbers are not measured by hardware, and a Python program under
+PyTorch's profiler.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from ncu_launch.workload.traced_iterations import TRACE as TRACE_OPTION
 from ncu_launch.workload_spec import Workload
 
 WITHOUT_TOOL = "none"
-"""The tool of a rank that is not profiled itself, but runs beside profiled ones."""
+"""The tool of a rank that is not profiled itself, but runs beside profiled ranks."""
 OPERATORS_TOOL = "operators"
 PYTORCH_TOOL = "pytorch"
 TOOLS = ("auto", "ncu", "nsys", OPERATORS_TOOL, PYTORCH_TOOL, "torch")
-"""What a request may name; torch is short for pytorch."""
+"""The tools that a request may name; torch is short for pytorch."""
 ONLY_RANGES = "of a program, only operators of PyTorch inside of ncu_tools.range are collected"
 NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
 NO_GPU_TO_SAMPLE = "no GPU metrics are sampled, since nvidia-smi lists no NVIDIA GPU"
@@ -63,9 +63,9 @@ LAST_WITHOUT_BOOST = (2024, 1)
 WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
 TRACE = "trace.json.gz"
 TRACED_PROGRAM = Path(__file__).parent.parent / "profilers" / "traced_program.py"
-"""The script that runs a program under PyTorch's profiler, without imports of ncu-bench, which may be missing there."""
+"""The script that runs a program under PyTorch's profiler. The program's Python need not have ncu-bench."""
 USUALLY_SAMPLED = ("sm", "dram")
-"""What PyTorch's profiler samples unless metrics are named."""
+"""Groups that PyTorch's profiler samples unless metrics are named."""
 NO_SAMPLES_OF_THE_CPU = "GPU metrics are not sampled: the model runs on the CPU, as asked"
 FOLLOWED_BY_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python that take the next word as their value."""
@@ -80,8 +80,9 @@ class Request:
 
     For a run of several `ranks`, `place` is the rank of this process and `meeting_host` the host to which ncu instances
     in lockstep connect. `tool_per` is one of `rank_environment.TOOL_PER`, `collectives` one of its `COLLECTIVES`.
-    `gpu_metrics` is the rate in Hz at which nsys or PyTorch samples the GPUs; None: not at all. With `power`, power and
-    clocks of the GPUs are sampled through NVML while the program runs.
+    `gpu_metrics` is the rate in Hz at which nsys or PyTorch samples the GPUs; with None nsys does not sample, and
+    PyTorch only as `samples_by_pytorch` says. With `power`, power and clocks of the GPUs are sampled through NVML while
+    the program runs. `timeout` is in seconds, for each command; None: no limit.
     """
 
     asked: tuple[str, ...]
@@ -108,13 +109,13 @@ class Request:
     power: bool = False
 
     def __post_init__(self) -> None:
-        """Take torch for pytorch."""
+        """Replace the short tool name torch by pytorch."""
         if self.tool == "torch":
             object.__setattr__(self, "tool", PYTORCH_TOOL)
 
     @property
     def samples_by_pytorch(self) -> bool:
-        """True if PyTorch's profiler, should it run, is asked to sample: by a rate, or by its name and by metrics."""
+        """True if PyTorch's profiler, if chosen, samples: a rate is given, or tool pytorch and metrics are named."""
         return self.gpu_metrics is not None or (self.tool == PYTORCH_TOOL and self.metrics != USUAL_METRICS)
 
     def to_trace(self) -> Request:
@@ -128,7 +129,7 @@ class Request:
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Read the JSON that `to_json` wrote."""
+        """Read the JSON that `to_json` wrote, without its `place`: each rank has its own."""
         values: dict[str, Any] = json.loads(text)
         workload = Workload.from_json(json.dumps(values["workload"])) if values["workload"] else None
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
@@ -139,7 +140,8 @@ class Request:
 class Command:
     """One command of a plan: its arguments and what is known before it runs.
 
-    `report` is the file that it writes to reports/; `passes` is the number of passes per kernel, None if unknown.
+    `report` is the file that it writes to reports/, "" if the tool names it; `passes` is the number of passes per
+    kernel, None if unknown.
     """
 
     arguments: tuple[str, ...]
@@ -153,8 +155,9 @@ class Command:
 class Plan:
     """The planned tool, its commands, and the reasons.
 
-    Two ncu commands collect different counters for the same launches. `replayed` is the single command that collects
-    all counters, for programs that launch different kernels each time they run.
+    `why` is the reason for the tool, `runs` for the number of ncu's runs; "" if there is none. Two ncu commands collect
+    different counters for the same launches; `replayed` is then the single command that collects all counters, for
+    programs that launch different kernels each time they run.
     """
 
     tool: str
@@ -230,8 +233,8 @@ def make_plan(
 def _pytorch_plan(request: Request, folder: Path, here: tuple[Gpu, ...], why: str) -> Plan:
     """PyTorch's profiler around a model's iterations or a Python program.
 
-    A model's process switches it on after the warm-up; a program runs in it from start to end. Raises `NcuBenchError`
-    for ranks, and for programs that it cannot record.
+    It records a model after the warm-up, and a program from start to end. Raises `NcuBenchError` for ranks, and for
+    programs that it cannot record.
     """
     if request.ranks or request.place is not None:
         raise NcuBenchError(
@@ -252,7 +255,7 @@ def _pytorch_plan(request: Request, folder: Path, here: tuple[Gpu, ...], why: st
 
 
 def _sampling(request: Request) -> tuple[tuple[str, ...], list[str]]:
-    """The words that ask for samples, a distance in ms and the metrics, () for none; and what cannot be sampled."""
+    """The arguments that request samples (--sample, interval in ms, metrics), () for none; and notes on omissions."""
     if not request.samples_by_pytorch:
         return (), []
     asked = USUALLY_SAMPLED if request.metrics == USUAL_METRICS else request.metrics
@@ -271,7 +274,7 @@ def _sampling(request: Request) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _first_of_program(words: Sequence[str], why: str) -> int:
-    """Index of the word that Python runs: its file or -m. Raises `NcuBenchError` for other programs."""
+    """Index of the argument that Python runs: its file or -m. Raises `NcuBenchError` for other programs."""
     at = _python_runs(words)
     if at is None:
         raise NcuBenchError(
@@ -285,7 +288,7 @@ def _first_of_program(words: Sequence[str], why: str) -> int:
 
 
 def _python_runs(words: Sequence[str]) -> int | None:
-    """Index of Python's file or -m; None for another program, and for code outside files."""
+    """Index of the argument that Python runs, its file or -m; None for another program, and for code outside files."""
     if not re.fullmatch(r"python[\d.]*(\.exe)?", Path(words[0]).name):
         return None
     place = 1
@@ -311,7 +314,7 @@ def _nsys_plan(
         binary=nsys.path,
         cuda=has_gpu,
         gpu_metrics_hz=request.gpu_metrics if has_gpu else None,
-        # Inside one nsys around all ranks, the first rank to stop the profiler would stop it for all.
+        # With one nsys around all ranks, the first rank that stops the profiler would stop it for all.
         from_start=request.workload is None or not has_gpu or request.tool_per == "node",
         extra=request.extra,
     )
@@ -324,7 +327,7 @@ def _nsys_plan(
 
 
 def _refuse_gpu_metrics(request: Request, tool: str) -> None:
-    """Raise `WrongUsage` if GPU metrics are requested from a tool that does not sample them, or from one per rank."""
+    """Raise `WrongUsage` if a sampling rate is given for a tool that does not sample, or for one nsys per rank."""
     if request.gpu_metrics is None:
         return
     if tool not in ("nsys", PYTORCH_TOOL):
@@ -340,7 +343,7 @@ def _refuse_gpu_metrics(request: Request, tool: str) -> None:
 
 
 def refuse_groups_without_counters(request: Request, tool: str) -> None:
-    """Raise `WrongUsage` for groups that are sampled by PyTorch's profiler alone, where it is not asked to."""
+    """Raise `WrongUsage` for groups that only PyTorch's profiler can sample, unless it runs and samples."""
     alone = [name for name in request.metrics if name in sampled_groups() and name not in group_names()]
     if alone and not (tool == PYTORCH_TOOL and request.samples_by_pytorch):
         raise WrongUsage(
@@ -350,7 +353,7 @@ def refuse_groups_without_counters(request: Request, tool: str) -> None:
 
 
 def _refuse_power(request: Request, tool: str) -> None:
-    """Raise `WrongUsage` for power under ncu or of ranks, `NcuBenchError` if the package for NVML is missing."""
+    """Raise `WrongUsage` for power under ncu or with ranks, `NcuBenchError` if the package for NVML is missing."""
     if not request.power:
         return
     if tool == "ncu":
@@ -443,7 +446,7 @@ def _planned(
 
 
 def _ncu_options(request: Request, ncu: Tool) -> NcuOptions:
-    """The options shared by every run of ncu: all but metrics and report."""
+    """The options shared by all runs of ncu: all but metrics and report."""
     return NcuOptions(
         metrics=(),
         log_file="",
@@ -495,7 +498,7 @@ def _collectives_note(request: Request) -> list[str]:
 
 
 def _choose(request: Request, here: tuple[Gpu, ...], ncu: Tool | None, dry: bool) -> tuple[str, str]:
-    """The tool, and the reason if it is not ncu."""
+    """The tool, and the reason for it; "" for ncu and for a requested tool."""
     if request.tool != "auto":
         return request.tool, ""
     if dry and request.workload is None:

@@ -16,7 +16,7 @@ from ncu_launch.profilers.subprocesses import lines_of
 from ncu_launch.profilers.tool_failures import ToolFailed, recognise
 
 KILLED = (-9, 137)
-"""Exit codes after SIGKILL: as the parent sees it, and as a shell or tool in between reports it."""
+"""Exit codes after SIGKILL: as the parent process sees it, and as a shell or tool in between reports it."""
 
 
 def timelines(folder: Path) -> list[Path]:
@@ -103,14 +103,14 @@ def _is_the_tools(line: str) -> bool:
 
 
 def last_error_line(lines: list[str]) -> str:
-    """The last exception in a program's output, else its last line that is not a message of the tool."""
+    """The last exception in a program's output, else its last line that is no message of the tool, else ""."""
     printed = [line for line in lines if line.strip() and not _is_the_tools(line)]
     exceptions = [line for line in printed if _EXCEPTION.match(line)]
     return (exceptions or printed or [""])[-1]
 
 
 def _printed(folder: Path, ran: ToolRun) -> list[str]:
-    """The output of the program, and ncu's log without its table; other reports, such as traces, are no output."""
+    """The last lines of ncu's report, without its table, and of the log; reports that are no CSV are not read."""
     lines: list[str] = []
     report = ran.report or NCU_CSV
     for file in (folder / REPORTS / report, folder / LOGS / ran.log):
