@@ -157,7 +157,7 @@ def encoded(value: str) -> str:
 
 
 def read_log(log: File) -> dict[str, LogLine]:
-    """The outcomes of a run's reports, by report; {} without a log. Unreadable lines are skipped."""
+    """The outcomes of a run's reports, by report; {} without a readable log. Invalid lines are skipped."""
     try:
         texts = log.read_bytes().decode("utf-8", "replace").splitlines() if log.is_file() else []
     except (OSError, NcuBenchError):

@@ -74,10 +74,11 @@ class Part:
 def read_parts(
     sources: Sequence[Source], folder: Path, *, big: int, processes: int, reading: Callable[[Source], None]
 ) -> list[Part]:
-    """Read every source, in up to `processes` processes. Launches of reports of at least `big` bytes go to `folder`.
+    """Read every source, in up to `processes` processes, and return the parts in the order of the sources.
 
-    `reading` is called with each source, before this process reads it or takes its result. Raises `NcuBenchError` if
-    `folder` is not writable.
+    Reports of at least `big` bytes are streamed into files in `folder`; smaller ones are combined in files there, or
+    stay in memory if they are few. `reading` is called with each source, before this process reads it or takes its
+    result. Raises `NcuBenchError` if `folder` is not writable, and as `read_here`.
     """
     places = {source: folder / str(number) for number, source in enumerate(sources)}
     batches = _batches(sources) if processes > 1 else []
