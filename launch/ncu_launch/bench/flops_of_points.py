@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 CONTRACTIONS, ALL_OPERATORS = "contractions", "all operators"
-"""Values of the column `expected_flops_basis`."""
+"""Values of the column `expected_flops_basis`: the operators whose FLOPs are summed."""
 COLUMN = "expected_flops_basis"
 NO_OPERATOR = "no operator of PyTorch ran, and of other work, as numpy's, FLOPs and bytes are not known"
 
 
 def flops_columns(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """FLOPs, which operators they cover, and why they are unknown: from the summary of an estimate."""
+    """The columns for FLOPs, the operators that they cover, and why they are unknown, from an estimate's summary."""
     unknown, uncounted = (", ".join(summary[name]) for name in ("unknown_operators", "uncounted_operators"))
     if unknown or summary["flops"] or summary["integer_contractions"]:
         return _columns(summary["flops"], CONTRACTIONS, unknown)

@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def sizes_of_generation(workload: Workload, language: LanguageFacts) -> Row:
-    """Batch size, and the tokens of an iteration: of all prompts, or the new ones of all sequences."""
+    """The columns for batch size and items, the number of tokens per iteration: of all prompts, or all new tokens."""
     return {
         "batch_size": workload.batch_size,
         "input_size": None,

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 BLOCKS = 20
 LEAST_FOR_P95, LEAST_FOR_P99 = 20, 100
-"""With fewer samples, a percentile would be close to the maximum."""
+"""Fewest samples for each percentile: with fewer, it would be close to the maximum."""
 
 _STUDENT_975 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
@@ -41,7 +41,7 @@ class Latency:
 
     @property
     def columns(self) -> dict[str, float | None]:
-        """Statistics of times in ns as columns of a point's row."""
+        """The columns of a point's row; the samples must be times in ns."""
         return {
             "latency_mean_ns": self.mean, "latency_median_ns": self.median, "latency_p95_ns": self.p95,
             "latency_p99_ns": self.p99, "latency_sd_ns": self.deviation, "latency_low_ns": self.low,
@@ -86,9 +86,9 @@ class Effort:
     """How long to measure one point.
 
     Timing ends when half the 95 % interval of the mean is at most `precision` times the mean, after at least `least`
-    samples and `least_s` seconds; at the latest after `max_s` seconds. Warm-up takes at least `warmup` iterations and
-    `warm_s` seconds, but ends after two iterations once half of `max_s` is over. With `power`, a GPU's power is sampled
-    while iterations repeat after timing.
+    samples and `least_s` seconds; at the latest after `most` samples or `max_s` seconds. Warm-up takes at least
+    `warmup` iterations and `warm_s` seconds, but ends after two iterations once half of `max_s` is over. With `power`,
+    a GPU's power is sampled while iterations repeat after timing.
     """
 
     precision: float = 0.01
@@ -101,7 +101,7 @@ class Effort:
     power: bool = False
 
     def warm(self, iterations: int, seconds: float) -> bool:
-        """True if this warm-up was long enough."""
+        """True if a warm-up of this many iterations and seconds was long enough."""
         if iterations >= 2 and seconds >= self.max_s / 2:
             return True
         return iterations >= self.warmup and seconds >= min(self.warm_s, self.max_s)

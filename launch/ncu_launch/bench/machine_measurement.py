@@ -23,7 +23,7 @@ Heard = Callable[[str], None]
 def measured(seconds: float, device: str, *, on_line: Heard = lambda line: None) -> dict[str, Any]:
     """Results of `ncu_launch.bench.machine_process` for a device (cpu, cuda or auto), about `seconds` per measurement.
 
-    Raises the child's `NcuBenchError` if it fails.
+    Raises the child's `NcuBenchError` if it fails, `KeyboardInterrupt` on Ctrl-C.
     """
     return _of_child(str(seconds), device, advice="Try a shorter --seconds.", on_line=on_line)
 
@@ -31,7 +31,7 @@ def measured(seconds: float, device: str, *, on_line: Heard = lambda line: None)
 def measured_quickly(
     device: str, threads: int | None, types: Sequence[str], *, on_line: Heard = lambda line: None
 ) -> dict[str, Any]:
-    """As `measured`, in 10 s at most, start included: DRAM, and as many of `types` in this order as time allows.
+    """As `measured`, in 10 s at most, start included: DRAM, and products of as many `types`, in order, as time allows.
 
     A CPU is measured with `threads` threads, None for PyTorch's default.
     """

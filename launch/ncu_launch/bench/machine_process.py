@@ -5,9 +5,9 @@
 
 Everything runs through PyTorch operators, so the results are attainable by PyTorch programs. Small arrays, for which
 starting the operator takes most of the time, are left out. Bytes are those read and written by a kernel: a copy 2 x, a
-triad 3 x, a read 1 x its array; write-allocate traffic is not counted (the STREAM convention). Per measurement the best
-sample (burst), the median (sustained) and the spread are kept. A quick measurement uses one memory size beyond every
-cache, and products stop at the time limit.
+triad 3 x, a read 1 x its array; write-allocate traffic is not counted (the STREAM convention). Of each measurement the
+best sample (burst), the median (sustained) and the spread are kept. A quick measurement uses one memory size beyond
+every cache, and stops at the time limit.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from ncu_launch.workload.workload import cpu_name, device_here, exit_code_of
 SAMPLE_S = 0.01
 """Each sample repeats its operation for about this long, so that the clock's resolution does not matter."""
 SHORTEST_SAMPLE_S = 0.002
-"""On a GPU samples may be shorter, so that all of them fit into the time: synchronising takes about 10 us."""
+"""Shortest sample on a GPU, used where more would not fit into the time: synchronising takes about 10 us."""
 LEAST_WORK_S, LEAST_BYTES = 2e-5, 1 << 20
-"""Shorter measurements mostly measure the start of an operator: limited by time on a GPU, by bytes on a CPU, whose
-cache measurements would fall below a time limit in one run and not in the next."""
+"""Least duration of a memory measurement on a GPU, and least bytes on a CPU: shorter ones mostly measure the start of
+an operator. A CPU's cache measurements would fall below a limit of time in one run and not in the next."""
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 18, 1 << 31
 SHARE_OF_MEMORY = 0.4
 UNKNOWN_CACHE = 64 << 20
@@ -83,9 +83,11 @@ class Pace:
 
 @dataclass(frozen=True)
 class Sample:
-    """One measurement: `amount` bytes or operations per repetition, rates per second, spread relative to the median.
+    """One measurement, of `amount` bytes or operations per repetition.
 
-    `size` is the array's bytes or the matrix side. `by` is the fastest of several operators, such as F.linear(A, B).
+    `burst` is the best rate and `sustained` the median one, per second; `spread` is the interquartile range of the
+    times over their median, `seconds`. `size` is the array's bytes or the matrix side. `by` is the fastest of several
+    operators, such as F.linear(A, B).
     """
 
     what: str
@@ -190,7 +192,7 @@ def _twice(samples: Callable[[], Iterator[Sample]]) -> list[Sample]:
 
 
 def _sampled(what: str, size: int, amount: int, work: Callable[[], Any], pace: Pace, device: str) -> Sample:
-    """Time `work`, which moves or computes `amount`, for about the pace's duration."""
+    """Time `work`, which moves `amount` bytes or computes as many operations, for about the pace's duration."""
     wait, until = _synchronizer(device), time.perf_counter() + pace.seconds
     work()
     wait()
@@ -433,7 +435,7 @@ def _matrix(name: str, side: int, device: str) -> Any:
 
 
 def _clocks(device: str) -> list[str]:
-    """Clocks right after the last measurement, as the system prints them."""
+    """Clocks right after the last measurement, as the system prints them; [] if it does not."""
     import torch
 
     if device == "cuda":

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def allocated_bytes(step: Step) -> int:
-    """Bytes allocated between iterations: parameters, buffers, inputs and optimizer state."""
+    """Bytes allocated between iterations: on a CPU parameters, buffers, inputs, optimizer state and KV caches."""
     import torch
 
     if step.device == "cuda":
@@ -32,7 +32,7 @@ def allocated_bytes(step: Step) -> int:
 
 
 def peak_memory(iteration: Iteration, allocated: int, device: str) -> Row:
-    """Peak bytes allocated during an iteration, allocations between iterations included."""
+    """Peak bytes allocated during an iteration, allocations between iterations included; None if unknown."""
     import torch
 
     if device == "cuda":
@@ -60,9 +60,9 @@ def peak_of(changes: list[int]) -> int:
 
 
 def self_times(iteration: Iteration, device: str) -> Row:
-    """Self time on CPU and GPU in ns, by PyTorch's profiler, which slows the CPU down: the sums under its tables.
+    """Self time on CPU and GPU in ns, summed over operators, by PyTorch's profiler, which slows the CPU down.
 
-    None if it recorded no operator, as for work in numpy.
+    None if it recorded no operator, as for work in numpy, or if another profiler uses the device.
     """
     prepared = iteration.prepare()
     wait_for(device)

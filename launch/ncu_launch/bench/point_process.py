@@ -4,8 +4,8 @@
 
 A sample is one iteration. On a GPU it is timed by two CUDA events, and the GPU is idle before it starts; on a CPU by a
 monotonic clock. Python's garbage collector runs only between samples. The phase determines the iteration: a forward
-pass without gradients; a backward pass alone, after an untimed forward pass; or a step with gradients and an SGD
-update.
+pass without gradients; a backward pass alone, after an untimed forward pass; a step with gradients and an SGD update;
+or prefill or decode.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ASKING_S = 5.0
 NO_POWER_OF_CPUS = "power is sampled of GPUs, and this ran on the CPU"
 
 CONVERTED_TO = ("fp16", "bf16")
-"""The types to which autocast converts; it ignores others."""
+"""The types to which autocast converts; it ignores other types."""
 
 Row = dict[str, Any]
 
@@ -121,7 +121,7 @@ def warm(point: Ready, effort: Effort) -> None:
 
 
 def timed_row(point: Ready, samples: list[float]) -> Row:
-    """The row of a timed point, in ns: with clocks, memory and self times, queried after the timing."""
+    """The row of a timed point, from `samples` in ns, with clocks, memory and self times, queried after the timing."""
     device, row = point.step.device, point.row
     row |= {**_latency(samples, row), **_gpu(point.iteration, device)}
     say("profiling")
@@ -162,7 +162,7 @@ def _optimise(step: Step, built: Built) -> list[str]:
 
 
 def for_inference(step: Step) -> tuple[Any, list[str]]:
-    """The model to call in place of a step's traced model, and notes if it is the same model.
+    """The model to call in place of a step's traced model; if that is the same model, also a note that says why.
 
     Uses `torch.jit.freeze` and `torch.jit.optimize_for_inference`, and runs the model once.
     """
@@ -386,7 +386,7 @@ def _gpu(iteration: Iteration, device: str) -> Row:
 
 
 def _gpu_uuid() -> str:
-    """The current GPU's id for nvidia-smi; the first GPU if this PyTorch has no UUID."""
+    """The current GPU's UUID for nvidia-smi and NVML; "0", the first GPU, if this PyTorch has no UUID."""
     import torch
 
     uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
@@ -410,7 +410,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def write_row(path: Path, row: Row) -> None:
-    """Write a row as JSON, whole."""
+    """Write a row as JSON, atomically."""
     write_whole(path, json.dumps(row).encode())
 
 

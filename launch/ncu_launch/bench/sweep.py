@@ -120,7 +120,7 @@ def takes_arguments(target: str) -> bool:
 
 
 def _without_length(workload: Workload) -> Workload:
-    """The workload without a length meant for another phase: prefill and decode have their own."""
+    """The workload of prefill or decode without a sequence length, which is meant for other phases."""
     return replace(workload, sequence_length=None) if workload.generates else workload
 
 
@@ -153,7 +153,7 @@ def sizes_of(target: str) -> frozenset[str]:
 
 
 def _check_functions(sweep: Sweep) -> None:
-    """Check that functions accept every requested size, except input sizes and lengths for other targets."""
+    """Raise `WrongUsage` if a function lacks a requested size, unless another target has that input size or length."""
     asked = {
         "batch": sweep.batch_sizes != (1,),
         "input": sweep.input_sizes != (None,),
@@ -175,7 +175,7 @@ _SET_BY = {
 
 
 def _check_variants(sweep: Sweep) -> None:
-    """Check that no option sets a value that --vary sets too."""
+    """Raise `WrongUsage` if an option sets a value that --vary sets too."""
     usual = Sweep(())
     for name in settings_in(sweep.variants):
         if getattr(sweep, _SET_BY[name]) != getattr(usual, _SET_BY[name]):
@@ -304,7 +304,7 @@ def settings_of(point: BenchPoint) -> Row:
 
 
 def _ended(own: OwnProcess, log: Path) -> Row:
-    """The outcome of a process and its reason. A measured point may still fail to get its expected FLOPs and bytes."""
+    """The outcome of a process and its reason. A measured point is ok even if its FLOPs and bytes were not counted."""
     outcome, reason = failure(own.finished, log, own.stage)
     if not own.found and outcome == OK:
         return {"outcome": FAILED, "reason": f"its process ended with exit code 0 while {own.stage}: the target exits"}
@@ -317,7 +317,7 @@ def _ended(own: OwnProcess, log: Path) -> Row:
 
 
 def failure(finished: Finished, log: Path, stage: str) -> tuple[str, str | None]:
-    """The outcome of a process, and why it is not ok."""
+    """The outcome of a process, and the reason if it is not ok, else None."""
     if finished.timed_out:
         return TIMED_OUT, f"no end after {finished.seconds:.0f} s, while {stage}"
     errors = errors_written(log)
@@ -384,15 +384,16 @@ def has_all(row: Row, processes: int) -> bool:
 
 
 def process_means(row: Row) -> list[float]:
-    """The mean latency in ns of each process of a measured point; older files have a single process."""
+    """The mean latency in ns of each process of a measured point; rows of older files have a single process."""
     return list(row.get("process_means_ns") or [row["latency_mean_ns"]])
 
 
 def joined(row: Row, further: Row) -> Row:
     """A measured point's row, combined with the row of a further process.
 
-    The interval is Student's t over the means of the processes. A failed further process adds only a note. If
-    conditions changed, as after --resume on another machine, the further row replaces the first, with a note.
+    The interval of the mean is by Student's t over the means of the processes. A failed further process adds only a
+    note and its duration. If conditions changed, as after --resume on another machine, the further row replaces the
+    first, with a note.
     """
     notes = list(dict.fromkeys([*(row["notes"] or []), *(further.get("notes") or [])]))
     if further["outcome"] != OK:
@@ -435,7 +436,7 @@ _ENDED = {OUT_OF_MEMORY: "ran out of memory", FAILED: "failed", CRASHED: "crashe
 
 
 def _throttling(found: Iterable[str]) -> str:
-    """Throttling reasons seen in any of the processes."""
+    """The throttling reasons of all processes together; "none" if there are none."""
     reasons = dict.fromkeys(reason for one in found for reason in one.split(", ") if reason != "none")
     return ", ".join(reasons) or "none"
 

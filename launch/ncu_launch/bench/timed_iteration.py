@@ -123,13 +123,13 @@ def _captured(work: Callable[[], None], before: Callable[[], Any] = _nothing) ->
 
 
 def untimed(iteration: Iteration) -> None:
-    """Run one iteration."""
+    """Run one iteration, all three parts, without timing it."""
     iteration.work(iteration.prepare())
     iteration.finish()
 
 
 def timed_once(iteration: Iteration, timed: Timer) -> float:
-    """Run one iteration; return the ns of its `work` alone."""
+    """Run one iteration; returns the duration of its `work` alone, in ns."""
     prepared = iteration.prepare()
     nanoseconds = timed(iteration.work, prepared)
     del prepared
@@ -138,7 +138,7 @@ def timed_once(iteration: Iteration, timed: Timer) -> float:
 
 
 def wait_for(device: str) -> None:
-    """Wait until the device has done its work."""
+    """Wait until the device (cuda; nothing to do for cpu) has done its work."""
     import torch
 
     if device == "cuda":

@@ -18,18 +18,18 @@ TOLERANCES = {
     "float8_e4m3fn": 0.25,
     "float8_e5m2": 0.5,
 }
-"""About two steps of each type; more for fp32 and fp64, since sums in another order differ. Complex: its parts'."""
+"""Tolerance by type, for complex types that of their parts: about two rounding steps (machine epsilon), but more for
+fp32 and fp64, since sums in another order differ."""
 PARTS = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 RULE = "tolerance x (|reference| + median of |reference|)"
 
 
 @dataclass
 class ResultAgreement:
-    """The difference of results. `agrees` is None if there was nothing to compare; `reason` explains any value but
-    True.
+    """The difference of results. `agrees` is None if there was nothing to compare; `reason` says why it is not True.
 
-    `max_abs` and `max_rel` are the largest |mine - reference| and the largest of it / |reference|, over all results;
-    None without numbers of the same shapes. `tolerances` maps the compared types to their tolerances.
+    `max_abs` is the largest |mine - reference|, `max_rel` the largest |mine - reference| / |reference|, over all finite
+    values; None without numbers of the same shapes. `tolerances` maps the compared types to their tolerances.
     """
 
     agrees: bool | None = None

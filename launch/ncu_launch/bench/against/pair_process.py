@@ -2,7 +2,7 @@
 
     python -m ncu_launch.bench.against.pair_process WORKLOAD.json ASKED.json RESULT.json
 
-ASKED.json has the reference, the tolerance or null, and the effort.
+ASKED.json has the keys `reference`, `tolerance` (null: by type) and `effort`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def measure(
 
 
 def _ready(workload: Workload, device: str, first: Ready | None) -> Ready:
-    """A point with a copy of the inputs of `first`, or with its own, which it may then modify."""
+    """A point with its own copy of the inputs of `first`; with the inputs that it builds if `first` is None."""
     import torch
 
     torch.manual_seed(workload.seed)
@@ -86,7 +86,7 @@ def _ready(workload: Workload, device: str, first: Ready | None) -> Ready:
 
 
 def _agreement(mine: Ready, theirs: Ready, tolerance: float | None) -> ResultAgreement:
-    """Compare the results of both; if they return nothing, compare their inputs afterwards."""
+    """Compare the results of both; if they return no numbers but change their inputs, compare the changed inputs."""
     results = [_results(point) for point in (mine, theirs)]
     found = compared(results[0][0], results[1][0], tolerance)
     left = [inputs for _, inputs in results]
@@ -101,7 +101,7 @@ def _agreement(mine: Ready, theirs: Ready, tolerance: float | None) -> ResultAgr
 
 
 def _results(point: Ready) -> tuple[Any, list[Any]]:
-    """The result of one call, with the gradients of its inputs if requested; and the inputs afterwards."""
+    """The result of one call, with the gradients of its inputs if requested; and the inputs as the call left them."""
     import torch
 
     step = point.step

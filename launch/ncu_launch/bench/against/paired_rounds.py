@@ -1,9 +1,9 @@
 """Two iterations timed in turns, so that a machine that slows down slows both, and the ratio of their times.
 
-A round times a block of iterations of each, in alternating order. The first iteration of a block is not timed, because
-the other function left its own data in the caches. The ratio of a round is the ratio of its two medians, which another
-process that briefly takes the processor hardly changes. The total ratio is the geometric mean, with the interval of the
-mean of logarithms, from blocks of rounds as for latencies (`latency_statistics`).
+A round times a block of iterations of each, in alternating order. An iteration before each block of several is not
+counted, because the other function left its own data in the caches. The ratio of a round is the ratio of its two
+medians, which another process that briefly takes the processor hardly changes. The total ratio is the geometric mean,
+with the interval of the mean of logarithms, from blocks of rounds as for latencies (`latency_statistics`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Rounds:
 def in_turns(
     mine: Iteration, reference: Iteration, timed: Timer, effort: Effort, *, between: Callable[[], Any] = lambda: None
 ) -> Rounds:
-    """Time both until the interval of their ratio is as narrow as `effort` asks, or for twice its longest time.
+    """Time both until the interval of their ratio is as narrow as `effort` asks, at most for 2 x `effort.max_s`.
 
     Both must have run before. `between` is called after every round, outside the timing.
     """
@@ -80,9 +80,9 @@ def _is_enough(found: Rounds, effort: Effort, seconds: float) -> bool:
 
 @dataclass(frozen=True)
 class TimesRatio:
-    """Both times in ns, geometric means of rounds, and reference / mine: above 1 is faster than the reference.
+    """Both times in ns, geometric means of rounds, and `ratio`, reference / mine: above 1, mine is faster.
 
-    `low` and `high` are the ends of the 95 % interval of the ratio; None for a single value.
+    `low` and `high` are the ends of the 95 % interval of the ratio; None for a single round or process.
     """
 
     mine_ns: float
@@ -93,11 +93,11 @@ class TimesRatio:
 
 
 Logs = Sequence[Sequence[float]]
-"""Per round, the logarithms of both medians."""
+"""Per round, the natural logarithms of both medians in ns, mine first."""
 
 
 def times_ratio(processes: Sequence[Logs]) -> TimesRatio:
-    """Times and ratio over the rounds of one process, or over the means of several."""
+    """Times and ratio over the rounds of one process, or over the means of several processes."""
     of_each = processes[0] if len(processes) == 1 else [_means(one) for one in processes]
     mine, reference = _means(of_each)
     middle, reach = reference - mine, half_width(_ratios(of_each))

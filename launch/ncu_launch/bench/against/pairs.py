@@ -19,7 +19,7 @@ from ncu_launch.targets.user_functions import is_function
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference function, and the tolerance of results; None uses the tolerances by type."""
+    """The reference function, and the tolerance for its results; None: the tolerances by type."""
 
     target: str
     tolerance: float | None = None
@@ -30,8 +30,8 @@ class MeasuredPair:
     """A point and its reference, as measured so far.
 
     `outcome` is one of `point_outcomes`: of the processes, or of the comparison of results. `rows` are the rows of both
-    as in a sweep, without times if they could not be measured. `logs` holds, per process and round, the logarithms of
-    both times.
+    as in a sweep, without times if they could not be measured. `logs` holds, per process and round, the natural
+    logarithms of both median times in ns.
     """
 
     point: BenchPoint
@@ -92,7 +92,8 @@ def pairs_of(
 ) -> Iterator[MeasuredPair]:
     """Yield a pair after each of its processes; it replaces the earlier one of the same point.
 
-    The points take turns, one process each per round. A pair that failed is not repeated. Ctrl-C is raised.
+    The points take turns, one process each per round. A pair without times is not repeated. Raises `KeyboardInterrupt`
+    on Ctrl-C.
     """
     found: dict[str, MeasuredPair] = {}
     for number in range(processes):
@@ -162,7 +163,7 @@ def _of_results(agreement: dict[str, Any]) -> tuple[str, str | None]:
 
 
 def _with_further(before: MeasuredPair, further: MeasuredPair) -> MeasuredPair:
-    """A pair combined with a further process. A failed process only adds a note; a disagreement decides."""
+    """A pair combined with a further process. A failed process adds only a note; results must agree in all others."""
     rows = [joined(row, again) for row, again in zip(before.rows, further.rows, strict=True)]
     if not further.logs:
         return replace(before, rows=rows)

@@ -22,7 +22,10 @@ ASKED_EVERY_S = 0.1
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that a child process may use, as named in CUDA_VISIBLE_DEVICES; [] without a driver."""
+    """The GPUs that a child process may use, by their names in CUDA_VISIBLE_DEVICES, else by index.
+
+    [] without a driver.
+    """
     installed = gpus()
     if not installed or VISIBLE not in os.environ:
         return [str(gpu.index) for gpu in installed]

@@ -8,12 +8,12 @@ from ncu_launch.profilers.installed_tools import ask
 from ncu_launch.profilers.sampling.nvml import reasons_text
 
 QUERIES = tuple(f"clocks.sm,clocks.mem,temperature.gpu,clocks_{word}_reasons.active" for word in ("event", "throttle"))
-"""Drivers before 535 support only the `throttle` name; newer ones support both."""
+"""Queries of nvidia-smi: drivers before 535 support only the name with `throttle`, newer ones both."""
 
 
 @dataclass(frozen=True)
 class GpuState:
-    """Clocks in Hz, temperature in degrees Celsius, and throttling reasons; None if the driver does not report it."""
+    """Clocks in Hz, temperature in degrees Celsius, and throttling reasons in words; None if not reported."""
 
     sm_clock_hz: float | None
     memory_clock_hz: float | None

@@ -17,7 +17,7 @@ from ncu_launch.profilers.sampling.nvml import NvmlGpu, gpm_metrics, opened_gpu
 VALUES, UNITS = "sampled_values", "sampled_units"
 """Keys of a row: values and units of sampled quantities, which become columns of the table."""
 REPEATED_S = 3.0
-"""Repetition time: power readings are means over the last second."""
+"""Seconds for which an iteration is repeated: power readings are means over the last second."""
 ENERGY, FLOPS_PER_J = "energy_j", "flops_per_j"
 UNIT_OF = {
     ENERGY: "J", FLOPS_PER_J: "FLOP/J", "power_w": "W", "power_basis": "", "sampled_clock_hz": "hz",
@@ -50,7 +50,7 @@ def sampled_row(work: Callable[[], None], device: str, *, is_backward: bool = Fa
 
 
 def repeated(work: Callable[[], None], gpu: NvmlGpu) -> Row:
-    """Repeat `work` for `REPEATED_S` while `gpu` is read; the known values by column."""
+    """Repeat `work` for `REPEATED_S` while `gpu` is read; returns the known values by column."""
     iterations, began = 0, time.monotonic()
     with sampling(gpu) as sampler:
         while time.monotonic() - began < REPEATED_S or not iterations:
