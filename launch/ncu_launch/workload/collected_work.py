@@ -3,8 +3,8 @@
 Two counts of FLOPs are kept and never added. `flops` includes everything that the operator computes: element-wise
 arithmetic, norms, pooling and biases too, but not what a causal mask skips. `contraction_flops` covers products,
 convolutions and attention, as PyTorch's counter and published figures do, and is 0 for other operators. Each is None if
-unknown, never 0: an operator without a formula has no `flops`, and no `contraction_flops` either unless it is known to
-contain no contraction.
+unknown, never 0: an operator without a formula has no `flops` unless it only moves data or takes integers, and no
+`contraction_flops` unless it is known to contain no contraction.
 
 Two errors of the stock counter are avoided: the weights of grouped convolutions in the backward pass (counted there
 once for every group) and attention on the CPU (not counted there at all).
@@ -28,7 +28,7 @@ from ncu_launch.operators.table import (
 
 _NAMES = table_beside(__file__, "collected_work")
 FREE_OF_CONTRACTIONS = frozenset(f"aten::{name}" for name in _NAMES["free_of_contractions"].split())
-"""Operators without contractions, beyond the ones that PyTorch tags as pointwise or as reductions."""
+"""Operators without contractions that PyTorch does not tag as pointwise or as reductions."""
 MOVES = frozenset(f"aten::{name}" for name in _NAMES["moves"].split())
 """Operators without a formula that fill, copy or rearrange memory, or draw random numbers: 0 FLOPs."""
 
@@ -36,8 +36,9 @@ MOVES = frozenset(f"aten::{name}" for name in _NAMES["moves"].split())
 class CollectedWork(NamedTuple):
     """FLOPs and bytes of one call; None if unknown.
 
-    `flops` and `contraction_flops`: see above. `integer_operations` of integer products, a multiply-add as 2; None for
-    other operators. `moved`: the least bytes read and written, None without a formula.
+    `flops` covers everything that the operator computes, `contraction_flops` its products, convolutions and attention,
+    `integer_operations` integer products (None for other operators), a multiply-add as 2 in each. `moved`: the least
+    bytes read and written, None without a formula.
     """
 
     flops: float | None
@@ -73,7 +74,7 @@ def _contraction_flops(call: Call, *, is_free: bool) -> float | None:
 
 
 def _flops(call: Call, *, is_free: bool) -> float | None:
-    """All FLOPs. Without a formula, 0 for operators that only move data, and for integers and booleans."""
+    """All FLOPs. Without a formula: 0 for operators that only move data and for free ones on integers, else None."""
     work = work_of(call)
     if work is not None:
         return work.flops

@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 
 SETTING = "NCU_BENCH_IGNORE_LOAD"
-"""With this environment variable set, load and clock are never known: nothing is repeated, and output does not vary."""
+"""With this environment variable set, load and clock are unknown: nothing is repeated, and output does not vary."""
 DISTURBS = 0.1
 """Share of the CPU taken by other programs above which a note mentions it."""
 SHORTEST_S = 0.05
-"""The system counts in steps of 10 ms, so shares of shorter times are unknown."""
+"""Shortest time in seconds for which a share is computed: the system counts in steps of 10 ms."""
 FELL = 0.9
 """The clock counts as fallen if it is below this fraction of its earlier value."""
 

@@ -1,6 +1,6 @@
-"""Keep the code of GPU kernels that a process ran beside its results: Triton's cubins, and libraries of the user's.
+"""Keep the code of the GPU kernels that a process ran, beside its results: Triton's cubins, and the user's libraries.
 
-`compare` of two runs then says what became of their kernels' code: `ncu_tools.binaries`.
+`compare` of two runs then shows how the code of their kernels changed (`ncu_tools.binaries`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ LARGEST_LIBRARY = 1 << 26
 MOST_KERNELS = 512
 _NO_NAME = re.compile(r"\W+")
 _METADATA = ("num_warps", "num_ctas", "shared")
-"""What of Triton's metadata says how a kernel is launched."""
+"""Fields of Triton's metadata that determine how a kernel is launched."""
 
 
 def keep_code(folder: Path) -> None:
-    """Write the code that this process has loaded into a folder, which is made if there is any.
+    """Write the code that this process has loaded into a folder, which is created only if there is any.
 
-    A measurement is worth more than its code: what cannot be written is left out.
+    Stops without an error if a file cannot be read or written: the measurement is worth more than its code.
     """
     with suppress(OSError):
         for name, cubin, metadata in _triton_kernels():
@@ -47,7 +47,7 @@ def keep_code(folder: Path) -> None:
 
 
 def take_code(folder: Path, log: Path) -> None:
-    """Move the code that a point's process kept into the run folder that its log is in, below the log's name."""
+    """Copy the code that a point's process kept in `folder` to the run folder of its log, under the log's name."""
     kept = folder / CODE
     if kept.is_dir() and log.parent.name == LOGS:
         with suppress(OSError):
@@ -55,7 +55,7 @@ def take_code(folder: Path, log: Path) -> None:
 
 
 def _triton_kernels() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
-    """Name, cubin and metadata of each kernel that Triton compiled or loaded here, each code once."""
+    """Name, cubin and metadata of the kernels that Triton compiled or loaded here, each code once; at most 512."""
     if "triton" not in sys.modules:
         return
     seen = set[str]()
@@ -78,7 +78,7 @@ def _triton_kernels() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
 
 
 def _own_libraries(maps: str) -> Iterator[Path]:
-    """The libraries with kernels among mapped files, without those that are installed for Python or the system."""
+    """The libraries with kernels among the mapped files, without libraries installed for Python or the system."""
     installed = (sys.base_prefix, "/usr/lib", "/lib")
     for name in dict.fromkeys(re.findall(r"\s(/\S.*\.so[\w.]*)$", maps, re.MULTILINE)):
         path = Path(name)

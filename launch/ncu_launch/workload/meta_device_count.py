@@ -114,7 +114,7 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
 
 
 def _runnable_without_data(workload: Workload) -> tuple[Workload, list[str]]:
-    """The same workload adapted to the meta device, and notes on the changes."""
+    """The workload adapted to the meta device (eager, without autocast), and notes on the changes."""
     notes = []
     if workload.autocast:
         notes.append("autocast does not run on the meta device: bytes are those of the unconverted types")
@@ -320,8 +320,10 @@ def _summary(
 
 @contextmanager
 def _captured_tensors() -> Iterator[dict[int, Any]]:
-    """Within the block, collects real tensors that operators take, by id: a function has them from outside, such as
-    from a closure, so they are neither its inputs nor created by it."""
+    """Within the block, collects by id the real tensors that operators take: ones that a function captured.
+
+    They come from outside, such as from a closure, and are neither its inputs nor created by it.
+    """
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -396,7 +398,7 @@ class _Alive:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Within the block, records the maximum that one operator reads and writes beyond existing storages."""
+        """Within the block, records the most bytes that one operator reads and writes beyond existing storages."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
         alive = self
@@ -419,12 +421,12 @@ class _Alive:
         return sum(size for key, size in storages.items() if key not in self._there_before)
 
     def bytes(self) -> int:
-        """Bytes of counted tensors, gradients and the optimizer's state."""
+        """Bytes of parameters, buffers, inputs, saved tensors, gradients, KV caches and the optimizer's state."""
         kept = sum(int(storage.nbytes()) for storage in self._storages.values())
         return kept + self._gradients() + self._state() + self._cached()
 
     def least_bytes(self) -> int:
-        """A lower bound of peak memory: gradients are created while saved tensors are freed."""
+        """A lower bound of peak memory in bytes: gradients are created while saved tensors are freed."""
         sizes = {key: int(storage.nbytes()) for key, storage in self._storages.items()}
         before = sum(sizes[key] for key in self._there_before)
         saved = sum(sizes.values()) - before

@@ -35,7 +35,7 @@ class Expectation:
 
     @property
     def program(self) -> Program | None:
-        """The input for choosing a plan; None if unknown."""
+        """The estimates that the choice of ncu's runs needs; None if unknown."""
         alive, operators, start = (self.summary.get(name) for name in ("alive_bytes", "operators", "seconds"))
         if alive is None or operators is None or start is None:
             return None
@@ -43,12 +43,15 @@ class Expectation:
 
 
 def expectation_of(workload: Workload) -> Expectation:
-    """Count a workload on the meta device: nothing is computed, and the counting process sees no GPU."""
+    """Count a workload on the meta device, in a process that computes nothing and sees no GPU.
+
+    For a reference kernel on a GPU it sees the GPUs. Raises `KeyboardInterrupt` on Ctrl-C.
+    """
     return expectations_of([workload])[0]
 
 
 def expectations_of(workloads: Sequence[Workload]) -> list[Expectation]:
-    """The same for several workloads, one after the other in one process, which loads PyTorch only once."""
+    """As `expectation_of`, for several workloads one after the other in one process, which loads PyTorch only once."""
     environment = own_environment()
     if not any(map(_needs_gpus, workloads)):
         workloads = list(map(_with_device, workloads))
@@ -83,7 +86,7 @@ def expectations_of(workloads: Sequence[Workload]) -> list[Expectation]:
 
 
 def _needs_gpus(workload: Workload) -> bool:
-    """True for reference kernels on a GPU, which must be queried for supported types. They run no foreign code."""
+    """True for reference kernels on a GPU, which is queried for supported types. They run no code of the user."""
     return is_known_work(workload.target) and workload.device != "cpu"
 
 
@@ -103,5 +106,5 @@ def why_not(error: NcuBenchError | None, log: Path, timeout_s: float | None) -> 
 
 
 def errors_written(log: Path) -> list[NcuBenchError]:
-    """The errors that one of our processes wrote, each on its own line."""
+    """The errors that a child process wrote to its log in serialized form, each on its own line."""
     return [error for error in map(error_in_line, lines_of(log)) if error is not None]

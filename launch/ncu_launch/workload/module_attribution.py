@@ -82,7 +82,7 @@ class Attribution:
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """A phase: forward, backward or optimizer."""
+        """Within the block, `phase` is the current phase, such as forward, backward or optimizer."""
         self.phase = phase
         try:
             yield
@@ -102,7 +102,7 @@ class Attribution:
 
     def _before(self, path: str) -> Callable[..., None]:
         def hook(module: Any, args: Any, kwargs: Any) -> None:
-            # At once, because an in-place operation gives its input a new node.
+            # Before the call, because an in-place operation gives its input a new node.
             self._inputs.append(_nodes((args, kwargs)))
             self._enter(path)
 

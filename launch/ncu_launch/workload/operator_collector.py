@@ -1,4 +1,4 @@
-"""The embedded collector: every operator a model runs, with its time, FLOPs, bytes, phase and module.
+"""The embedded collector: every operator that a model runs, with its time, FLOPs, bytes, phase and module.
 
 It needs neither GPU nor Nsight. The model runs for real and each operator is timed where it is dispatched. FLOPs and
 least bytes come from the table of formulas (`collected_work`), as if no data stayed in a cache between two operators.
@@ -37,10 +37,10 @@ NOT_RECORDED = frozenset(f"aten.{name}" for name in _NAMES_NOT_RECORDED.split())
 """Allocations, and views that PyTorch does not declare as views."""
 
 JAGGED = "torch.nested"
-"""The Python module of PyTorch's tensors that hold several lengths."""
+"""The Python module of PyTorch's nested tensors, which hold sequences of several lengths."""
 
 COLLECTIVES = ("c10d.", "_c10d_functional.")
-"""Collectives compute nothing here. Their time includes waiting for other ranks, as it does for the caller."""
+"""Prefixes of collectives. They contain no contractions; their time includes the wait for other ranks."""
 
 
 def collector_class() -> type:
@@ -49,7 +49,7 @@ def collector_class() -> type:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class OperatorCollector(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped without its extra
-        """Records every operator run inside it, in the phases that are wanted."""
+        """Records every operator that runs inside it, in the given phases."""
 
         def __init__(self, attribution: Attribution, device: str, phases: tuple[str, ...]) -> None:
             super().__init__()
@@ -95,7 +95,7 @@ def collector_class() -> type:
             return result
 
         def _kind(self, func: Any) -> tuple[str, bool, bool]:
-            """Name, whether it is recorded, and whether PyTorch tags it as pointwise or a reduction. Cached."""
+            """Name, whether it is recorded, and whether it is a collective, pointwise or a reduction. Cached."""
             kind = self._kinds.get(func)
             if kind is None:
                 name = str(func.overloadpacket)
@@ -178,7 +178,7 @@ def collector_class() -> type:
 
 
 def _over(result: Any, name: str) -> Any:
-    """The completed result of an operator: a collective continues after its call, and is waited for."""
+    """The result of an operator, once it is complete: a collective, which continues after its call, is waited for."""
     if name.startswith(COLLECTIVES):
         import torch
 
@@ -200,7 +200,7 @@ def _call(name: str, func: Any, args: Any, kwargs: Any) -> Call:
 def _described(value: Any) -> Any:
     """A tensor -> its description; lists of tensors likewise; other values unchanged.
 
-    Sparse and nested tensors hold fewer elements than their sizes say, and packed weights have no true sizes: unknown.
+    Sparse and nested tensors, whose sizes do not give their elements, and packed weights are `UNRECORDED`.
     """
     if type(value) in _PLAIN:
         return value
@@ -228,7 +228,7 @@ def _moved(inputs: list[Any], outputs: list[Any]) -> tuple[int, int]:
 
 
 def _sizes(tensor: Any) -> tuple[int, ...]:
-    """The sizes of a tensor; for a nested one, which has several, the number of its tensors."""
+    """The sizes of a tensor; for a nested tensor, the number of its tensors."""
     return (tensor.size(0),) if tensor.is_nested else tuple(tensor.shape)
 
 
@@ -253,9 +253,9 @@ def _parts_of_sparse(tensor: Any) -> tuple[Any, ...]:
 def opened_with_header(
     path: Path, device: str, device_name: str, *, threads: int | None = None, estimate: bool = False
 ) -> TextIO:
-    """Open the collector's file and write its header line. An estimate was not run, and has no times.
+    """Open the collector's file and write its header line. An `estimate` was not run, and has no times.
 
-    `threads` is the thread count of operators on a CPU.
+    `threads` is the thread count of operators on a CPU, None on a GPU. Raises `OSError` if it cannot be written.
     """
     stream = path.open("w", encoding="utf-8")
     header: dict[str, Any] = {FORMAT: FORMAT_VERSION, "device": device, "device_name": device_name}

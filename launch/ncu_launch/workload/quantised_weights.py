@@ -91,7 +91,7 @@ def _of_torchao(scheme: str, device: str) -> tuple[Callable[..., Any], Any]:
 
 
 def is_quantised(tensor: Any) -> bool:
-    """True if a tensor wraps plain ones, as torchao's do."""
+    """True if a tensor wraps plain tensors, as torchao's quantised tensors do."""
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
     return bool(is_traceable_wrapper_subclass(tensor))
@@ -110,12 +110,12 @@ def stored_in(tensor: Any) -> Iterator[Any]:
 
 
 def stored_bytes(tensor: Any) -> int:
-    """Stored bytes of a tensor."""
+    """Bytes in which a tensor is stored: of a quantised one, its packed numbers and scales."""
     return sum(int(one.numel() * one.element_size()) for one in stored_in(tensor))
 
 
 def with_each_part(tensor: Any, change: Callable[[Any], Any]) -> Any:
-    """The same tensor with `change` applied to every plain tensor in it: a quantised one stays quantised."""
+    """The tensor with `change` applied to every plain tensor in it: a quantised tensor stays quantised."""
     from torch.utils._python_dispatch import transform_subclass
 
     if is_quantised(tensor):

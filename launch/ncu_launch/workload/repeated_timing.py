@@ -10,16 +10,16 @@ from typing import Any
 from ncu_launch.workload.cpu_load import DISTURBS
 
 MOST, MOST_S = 4, 5.0
-"""Most further runs, and most seconds for all of them."""
+"""Most further runs, and most seconds for all of them together."""
 
 Records = list[dict[str, Any]]
 """The records of one run, one per operator call."""
 
 
 def repeated(first: Records, others: float | None, again: Callable[[], Records]) -> list[str]:
-    """Replace the times of a run by medians if other programs took 10 % of the CPU or more; returns the note on it.
+    """Replace the times of a run by medians if other programs took 10 % of the CPU or more; returns notes, [] if not.
 
-    `others` is their share, None if unknown; `again` repeats the run. All other values are from the first run.
+    `others` is their share (0 to 1), None if unknown; `again` repeats the run. All other values are from the first run.
     """
     if others is None or others < DISTURBS:
         return []

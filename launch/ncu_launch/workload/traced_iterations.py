@@ -1,4 +1,4 @@
-"""PyTorch's profiler around the iterations of a model, with the launcher's ranges in its trace."""
+"""PyTorch's profiler around the iterations of a model, with ranges of iterations, phases and modules in its trace."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from ncu_launch.nvtx_ranges import DOMAIN
 from ncu_launch.profilers.traced_program import SAMPLE, SecondProfiler, no_second_profiler, started
 
 TRACE = "--trace"
-"""The word in front of the trace to write, on the command line of a model's process."""
+"""Option of a model's process that names the trace to write."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The trace to write; `sample` is what GPU metrics are sampled with (MS METRIC,...), () for none."""
+    """The trace to write; `sample` is the interval and the GPU metrics to sample (MS, "METRIC,..."), () for none."""
 
     path: Path
     sample: tuple[str, ...] = ()
 
     @classmethod
     def asked(cls, words: list[str]) -> Trace | None:
-        """What `--trace PATH [--sample MS METRIC,...]` asks for; None for other words."""
+        """The trace that the arguments `--trace PATH [--sample MS METRIC,...]` request; None for other arguments."""
         if words[:1] != [TRACE]:
             return None
         return cls(Path(words[1]), tuple(words[3:5]) if words[2:3] == [SAMPLE] else ())
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record what runs inside, and write the trace, also after an error.
+        """Record the block, and write the trace, also after an error.
 
-        Raises `NcuBenchError` if PyTorch's profiler is started inside.
+        Raises `NcuBenchError` if PyTorch's profiler is started in the block.
         """
         profiler = started(list(self.sample))
         try:
@@ -51,8 +51,9 @@ class Trace:
 class TraceRanges:
     """The ranges of `nvtx_ranges.Ranges` as annotations of PyTorch's profiler.
 
-    An iteration is `ProfilerStep#N`, as PyTorch itself calls it, and holds for every thread. A module is its dotted
-    path behind `ncu_bench:`. The backward pass on a GPU runs on threads of its own, whose phase its nodes tell.
+    An iteration is named `ProfilerStep#N`, as by PyTorch itself, and readers apply it to every thread. A module is
+    named `ncu_bench:` and its dotted path. The backward pass on a GPU runs on threads without a phase's range: readers
+    recognise it by the names of autograd's nodes.
     """
 
     missing = ""
@@ -69,12 +70,12 @@ class TraceRanges:
         self._of_thread.open.pop().__exit__(None, None, None)
 
     def iteration(self, number: int) -> AbstractContextManager[None]:
-        """Mark an iteration."""
+        """Mark the block as iteration `number`."""
         return self.during(f"ProfilerStep#{number}")
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """Mark a phase on this thread."""
+        """Mark the block as a phase or iteration on this thread."""
         self._begin(name)
         try:
             yield

@@ -1,8 +1,8 @@
 """`ncu_tools.range`: a named part of any program, to be found in its profile. Documented in docs/python.md.
 
-Under ncu and nsys it is an NVTX range of our domain, so that launches inside have its name as their module. If
-ncu-bench runs the program with `--tool operators`, the embedded collector is switched on inside. Two environment
-variables set by ncu-bench name the output files; without them, and without a profiler, a range costs microseconds.
+Under ncu and nsys it is an NVTX range of the domain `ncu_bench`, so that launches inside have its path as their module.
+If ncu-bench runs the program with `--tool operators`, the embedded collector is on inside. Two environment variables
+set by ncu-bench name the output files; without them, and without a profiler, a range costs microseconds.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ OPERATORS_VARIABLE = "NCU_BENCH_OPERATORS"
 _of_thread = threading.local()
 _lock = threading.Lock()
 _collecting: dict[int, Any] = {}
-"""The operator stream of this process, once a range has opened it; None if another process had it before."""
+"""Process id -> the stream of its operators, opened by its first range; None if another process has the file."""
 _nvtx: list[Ranges] = []
 
 
 class _Place:
-    """The current range, as the collector's attribution; `iteration` counts the passes. A program has no phases."""
+    """The current range, as attribution for the collector; `iteration` counts its passes. A program has no phases."""
 
     phase = None
     module: str | None = None
@@ -49,8 +49,8 @@ def range(name: str, *, flops: float | None = None, bytes: float | None = None) 
     """Mark the code inside by a name; also a decorator. Nested ranges have paths, such as "step.attention".
 
     `flops` and `bytes` are the expected amounts per pass by your own formula; `ncu-bench compare RUN --with formulas`
-    shows them beside the measured ones. Raises `WrongUsage` for a name that is not a text, and for amounts that are not
-    numbers.
+    shows them beside the measured ones. Raises `WrongUsage` for a name that is empty or not a text, and for amounts
+    that are not numbers from 0 on.
     """
     _check(name, flops, bytes)
     paths: list[str] = _of_thread.__dict__.setdefault("paths", [])

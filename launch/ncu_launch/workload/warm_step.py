@@ -1,4 +1,4 @@
-"""Notes on work in profiled iterations that the last warm-up step did not do: tuning and compilation belong before.
+"""Notes on work in profiled iterations that the last warm-up step did not do: tuning and compilation belong before it.
 
 Triton's autotuning, torch.compile and functions that prepare something on their first calls do so in the warm-up, if it
 is long enough. Any remainder inside the profiled range would be counted as work of the model.
@@ -43,7 +43,7 @@ def _first_other(
 
 
 def tuned_inside() -> Callable[[], list[str]]:
-    """Call before the profiled range, and the returned function after it, for notes on what was tuned inside."""
+    """Call before the profiled range, and the returned function after it: it returns notes on tuning inside."""
     compiled, tuned = _compilations(), _tunings()
 
     def notes() -> list[str]:

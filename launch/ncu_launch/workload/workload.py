@@ -5,7 +5,7 @@
 
 With OPERATORS.jsonl the embedded collector writes its records there; without, NVTX ranges are emitted and the CUDA
 profiler is switched on after the warm-up, so that autotuning and compilation stay outside the profile. With --trace,
-PyTorch's profiler is switched on there, and the ranges are annotations in its trace.
+PyTorch's profiler is switched on then, and the ranges are annotations in its trace.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ NOT_AS_ASKED = {
 
 
 def run(workload: Workload, facts_path: Path, operators_path: Path | None, trace: Trace | None = None) -> None:
-    """Run a workload, with `trace` under PyTorch's profiler; facts about it are written as soon as they are known.
+    """Run a workload under the embedded collector if `operators_path` is given, with `trace` under PyTorch's profiler.
 
-    Raises `NcuBenchError` if the target or its options cannot run here.
+    Facts about it are written as soon as they are known. Raises `NcuBenchError` if the target or its options cannot run
+    here.
     """
     with quick_imports():
         import torch
@@ -85,7 +86,7 @@ def _run(
     write_whole(facts_path.with_name(MODULES), json.dumps(functions).encode())
     unchanged = step.versions()
     collects = operators_path is not None and workload.mode != "cudagraph"
-    for _ in range(workload.warmup - collects):  # the collector records the last step, to compare the others with it
+    for _ in range(workload.warmup - collects):  # the collector records the last step, to compare iterations with it
         step.run(lambda phase: nullcontext())
     meet(workload)
     if collects and operators_path is not None:
@@ -152,7 +153,7 @@ def _versions() -> dict[str, str]:
 
 
 def cpu_name() -> str:
-    """The processor as the system calls it."""
+    """The name of the processor, as the system gives it."""
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith("model name"):
@@ -209,8 +210,7 @@ def with_each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def prepared(workload: Workload) -> Step:
-    """The step of a workload, ready to run; a function that is not a model runs forward only, unless more was
-    requested.
+    """The step of a workload, ready to run. A function that is not a model runs forward only, unless more is requested.
 
     Raises `NcuBenchError` if the target or its options cannot run here.
     """
@@ -278,11 +278,11 @@ class Step:
         yield from (one for one in tensors_in((self.arguments, self.keywords)) if one.requires_grad)
 
     def versions(self) -> list[int]:
-        """Per input, the number of in-place changes."""
+        """The number of in-place changes of each input tensor so far."""
         return [tensor._version for tensor in tensors_in((self.arguments, self.keywords))]
 
     def run(self, during: Callable[[str], AbstractContextManager[None]]) -> None:
-        """Forward, and further phases as the workload requests, each inside `during(phase)`."""
+        """Run one iteration: every phase that the workload needs, each inside `during(phase)`; waits for the GPU."""
         import torch
 
         workload = self.workload
@@ -404,14 +404,17 @@ def _recorded_apart(step: Step, collector: Any, attribution: Attribution) -> Rec
 
 
 def _profile(step: Step, trace: Trace | None) -> list[str]:
-    """Run with ranges, and with the profiler on for the wanted phases, which PyTorch's needs whole; returns notes."""
+    """Run the iterations with ranges, and the profiler on in the profiled phases; returns notes.
+
+    With a trace these must be all phases, so that it is written once.
+    """
     ranges, profiler = _ranges_and_profiler(step, trace)
     attribution = Attribution(ranges.entered, ranges.left)
     attribution.attach(step.watched, step.root)
     wanted = step.workload.profiled_phases
     whole = wanted == step.workload.run_phases
     for phase in wanted if step.generation is not None else ():
-        step.cache(phase)  # filled before the profiler is on; nsys ends at the first stop, so that is on for all phases
+        step.cache(phase)  # filled before the profiler is on; it is on for all phases, as nsys ends at the first stop
 
     @contextmanager
     def during(phase: str) -> Iterator[None]:
@@ -430,14 +433,14 @@ def _profile(step: Step, trace: Trace | None) -> list[str]:
 def _ranges_and_profiler(
     step: Step, trace: Trace | None
 ) -> tuple[Ranges | TraceRanges, Callable[[], AbstractContextManager[None]]]:
-    """What marks ranges, and what the profiler is on within."""
+    """The marker of ranges, and a function that returns the context in which the profiler is on."""
     return (Ranges(), partial(_cuda_profiler, step.device)) if trace is None else (TraceRanges(), trace.recording)
 
 
 def _profile_graph(step: Step, trace: Trace | None = None) -> list[str]:
     """Capture one iteration as a CUDA graph and replay it, both under the profiler.
 
-    Replays know no modules; nsys notes for each node where it was captured, hence the ranges there.
+    Replays have no ranges of modules; nsys records for each node where it was captured, hence the ranges there.
     """
     import torch
 
@@ -477,7 +480,7 @@ def _write(path: Path, facts: Facts) -> None:
 
 
 def exit_code_of(work: Callable[[], None]) -> int:
-    """Do `work`. Errors raised on purpose go to stderr as one line of JSON with their parts, for `outcome` to read."""
+    """Do `work`; returns the exit code. An `NcuBenchError` or `SystemExit` goes to stderr as one line of JSON."""
     try:
         work()
     except NcuBenchError as error:
@@ -505,7 +508,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _leave(code: int) -> None:
-    """End this process at once: all is written, and gloo's threads may abort a rank that shuts Python down first."""
+    """End this process at once: all files are written, and gloo's threads may abort a rank that shuts Python down."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
