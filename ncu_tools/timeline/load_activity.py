@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ncu_parsers.parse.file_kinds import FileKind
     from ncu_parsers.sources.sources import Source
     from ncu_parsers.timelines.activity.activity import Activity, Window
+    from ncu_parsers.timelines.activity.names_to_hold import NamesToHold
 
 TIMELINE_FOLDER = "timeline"
 """In a run folder of ncu, the folder with the preceding run of nsys."""
@@ -30,7 +31,7 @@ def load_activity(
     *,
     trim: Window | None = None,
     whole_names: bool = False,
-    named: Callable[[str], bool] | None = None,
+    named: NamesToHold | None = None,
 ) -> Activity:
     """Read the recording at `path`.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -28,6 +28,7 @@ from ncu_parsers.timelines.activity.activity import (
     HostRanges,
     Integers,
 )
+from ncu_parsers.timelines.activity.names_to_hold import NamesToHold
 
 from ncu_tools.timeline.call_kinds import facts, names_that_load_data
 from ncu_tools.timeline.communication import is_communication
@@ -38,6 +39,8 @@ from ncu_tools.timeline.verdict import StepVerdict, metrics_of, verdict_of
 
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
 LAUNCHER_ITERATION = re.compile(r"iteration (\d+)")
+LIKE_STEPS = ("ProfilerStep#%", "iteration %")
+"""Both patterns as patterns of SQL's LIKE, which match more."""
 REPEATED, REPEATS_NEEDED, PERIOD_NEEDED = 2 / 3, 3, 2
 """Steps by repetition: least share and number of equal sequences between launches of a kernel; their least length."""
 
@@ -47,10 +50,16 @@ LEAST_CUT = 0.05
 """Least share of a recording outside its steps for it to be cut to them; most of a GPU's work outside them."""
 
 
-def names_to_hold(pattern: re.Pattern[str] | None) -> Callable[[str], bool]:
-    """True for names of ranges that are steps, by `pattern` if given, or that mean loading of data."""
-    steps = (PROFILER_STEP, LAUNCHER_ITERATION) if pattern is None else (pattern,)
-    return lambda name: any(one.search(name) for one in steps) or bool(names_that_load_data([name])[0])
+def names_to_hold(pattern: re.Pattern[str] | None) -> NamesToHold:
+    """The names of ranges that are steps, by `pattern` if given, or that mean loading of data."""
+
+    def is_step(name: str) -> bool:
+        if pattern is not None:
+            return pattern.search(name) is not None
+        return any(one.fullmatch(name) for one in (PROFILER_STEP, LAUNCHER_ITERATION))
+
+    like = () if pattern is not None else (*LIKE_STEPS, *facts()["data_loading"]["like"])
+    return NamesToHold(lambda name: is_step(name) or bool(names_that_load_data([name])[0]), like)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.activity import Activity, HostTime, Window
+from ncu_parsers.timelines.activity.names_to_hold import NamesToHold
 from ncu_parsers.timelines.nsys import nsys_ranges
 from ncu_parsers.timelines.nsys.nsys_activity import read_sqlite
 
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
+from ncu_tools.timeline.call_kinds import facts
 from ncu_tools.timeline.gaps import ThreadsOfCalls
 from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.steps import names_to_hold
@@ -33,7 +37,8 @@ def read(path: Path, **more: Any) -> Activity:
 
 def parts(activity: Activity, step: re.Pattern[str] | None = None) -> dict[str, Any]:
     found = timeline(activity, step=step)
-    return {name: part.table(found, whole=True).rows for name, part in PARTS_OF_TIMELINE.items()}
+    tables = {name: part.table(found, whole=True).rows for name, part in PARTS_OF_TIMELINE.items()}
+    return {**tables, "notes": found.notes, "missing": activity.missing}
 
 
 @needs_shared_reports
@@ -59,7 +64,9 @@ def recorded(path: Path, ranges: list[Any], **more: Any) -> Path:
 DRAWN = st.lists(
     st.builds(
         lambda name, start, lasts, thread: pushed(name, start, None if lasts is None else start + lasts, thread=thread),
-        st.sampled_from(["aten::mm, seq = 4", "data_load", "ProfilerStep#1", "ProfilerStep#2", "f", "g", ""]),
+        st.sampled_from(
+            ["aten::mm, seq = 4", "data_load", "ProfilerStep#1", "ProfilerStep#2, seq = 3", "iteration 4", "f", "g", ""]
+        ),
         st.integers(0, 1200),
         st.one_of(st.none(), st.integers(0, 90), st.integers(0, 1200)),
         st.sampled_from([PROCESS, PROCESS + 1]),
@@ -75,16 +82,48 @@ def test_drawn_ranges_give_the_same_figures(tmp_path_factory: pytest.TempPathFac
     assert parts(read(path, named=names_to_hold(None))) == parts(read(path))
 
 
-def test_held_are_steps_what_loads_data_and_the_first_of_each_thread(tmp_path: Path) -> None:
+def test_held_are_steps_what_loads_data_and_the_first_of_each_thread_before_the_work(tmp_path: Path) -> None:
     names = ("a", "ProfilerStep#7", "iteration 3", "DataLoader.next", "b")
     rows = [pushed(name, 10 * at, 10 * at + 5) for at, name in enumerate(names)]
-    rows += [pushed("c", 7, 8, thread=1), pushed("d", 3, 9, thread=1), pushed("e", 5, 9, thread=1)]
+    rows += [pushed("c", 7, 8, thread=1), pushed("d", 3, 9, thread=1), pushed("late", 1500, 1900, thread=2)]
+    rows += [pushed(name, 1600, 1700) for name in ("late", "/image_processing_vit.py(3): f", "step#8 of ProfilerStep")]
     path = recorded(tmp_path / "t.sqlite", rows)
     found = read(path, named=names_to_hold(None)).ranges
-    assert [found.names[one] for one in found.name] == ["a", "d", *names[1:4]]
-    assert found.names == [*names, "c", "d", "e"]
+    assert [found.names[one] for one in found.name] == ["a", "d", *names[1:4], "/image_processing_vit.py(3): f"]
+    assert "late" not in found.names, "names that no step has are not returned by the database"
     steps = read(path, named=names_to_hold(re.compile("^b"))).ranges
-    assert [steps.names[one] for one in steps.name] == ["a", "d", "DataLoader.next", "b"]
+    assert [steps.names[one] for one in steps.name] == [
+        "a",
+        "d",
+        "DataLoader.next",
+        "b",
+        "late",
+        "/image_processing_vit.py(3): f",
+    ]
+
+
+@given(st.from_regex(re.compile(facts()["data_loading"]["pattern"], re.ASCII)))
+def test_every_name_that_loads_data_is_like_a_pattern_of_the_database(name: str) -> None:
+    like = names_to_hold(None).like
+    with closing(sqlite3.connect(":memory:")) as empty:
+        assert any(empty.execute("SELECT ? LIKE ?", (name.replace("\0", " "), one)).fetchone()[0] for one in like)
+
+
+def test_registered_names_are_held_too(tmp_path: Path) -> None:
+    rows = [{**pushed("x", 40, 60), "text": None, "textId": at} for at in (5, 6)]
+    path = database(
+        tmp_path / "t.sqlite", {KERNELS: [kernel(10, 1)], RANGES: rows}, (*STRINGS, "ProfilerStep#4", "forward")
+    )
+    found = read(path, named=names_to_hold(None)).ranges
+    assert [found.names[one] for one in found.name] == ["ProfilerStep#4"]
+
+
+def test_ranges_that_are_left_in_the_file_are_not_said_to_be_missing(tmp_path: Path) -> None:
+    def missing(*ranges: Any) -> list[str]:
+        path = recorded(tmp_path / "t.sqlite", list(ranges))
+        return [one for one in read(path, named=names_to_hold(None)).missing if "ranges" in one]
+
+    assert (len(missing()), missing(pushed("f", 1500, 1600))) == (1, [])
 
 
 def test_a_time_of_trim_and_a_recording_without_gpu_work_hold_all_ranges(tmp_path: Path) -> None:
@@ -107,7 +146,7 @@ def test_every_range_over_half_of_a_time_is_looked_up(
         for at, (start, long) in enumerate(zip(starts, lasts, strict=True))
     ]
     path = recorded(tmp_path / "t.sqlite", [*rows, pushed("open", 900, None), pushed("old", 950, 0)])
-    whole, part = read(path), read(path, named=lambda name: False)
+    whole, part = read(path), read(path, named=NamesToHold(lambda name: False))
     times = [HostTime(THREAD + at % 2, at, at + 1 + at % 40) for at in range(0, 5000, 25)]
     every, looked_up = (ThreadsOfCalls(one, launching_calls(one)) for one in (whole, part))
     looked_up.look_up(times)
@@ -116,6 +155,6 @@ def test_every_range_over_half_of_a_time_is_looked_up(
 
 
 def test_no_time_needs_no_range(tmp_path: Path) -> None:
-    part = read(recorded(tmp_path / "t.sqlite", [pushed("a", 0, 10)]), named=lambda name: False)
+    part = read(recorded(tmp_path / "t.sqlite", [pushed("a", 0, 10)]), named=NamesToHold(lambda name: False))
     assert part.ranges_over is not None
     assert len(part.ranges_over([])) == 0

@@ -7,7 +7,7 @@ CUPTI's numbers (CUpti_ActivityMemoryKind, CUpti_ActivityMemcpyKind), as are ove
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -42,6 +42,7 @@ from ncu_parsers.timelines.activity.activity import (
     in_order,
     narrow,
 )
+from ncu_parsers.timelines.activity.names_to_hold import NamesToHold
 from ncu_parsers.timelines.activity.recording import called_as, launching_call
 from ncu_parsers.timelines.nsys.database import Database, opened
 from ncu_parsers.timelines.nsys.devices import read_devices
@@ -49,6 +50,7 @@ from ncu_parsers.timelines.nsys.gpu_metrics import read_gpu_metrics
 from ncu_parsers.timelines.nsys.nsys_ranges import (
     OS_CALLS,
     RANGES,
+    has_ranges,
     open_in,
     owners_of,
     process_of,
@@ -119,15 +121,15 @@ AROUND_NS = 1_000_000
 
 def read_sqlite(
     source: Source, name: str | None = None, *, trim: Window | None = None, whole_names: bool = False,
-    named: Callable[[str], bool] | None = None,
+    named: NamesToHold | None = None,
 ) -> Activity:  # fmt: skip
     """Read one export, called `name` in messages.
 
     With `trim` (ns since the first operation or API call), only that time is read, and what it needs: the next
     operation on either side, the calls that launched the operations, and the ranges since then. With `whole_names`,
     ranges keep the numbers that PyTorch's `emit_nvtx` puts into their names. With `named` and without `trim`, only
-    NVTX ranges whose names it accepts are held, and the first of each thread; `ranges_over` looks up others in the
-    file. Raises `NotAReport` if it is no export of nsys, `NcuBenchError` if it cannot be read.
+    NVTX ranges with these names are held, and each thread's first one before the GPU's work; `ranges_over` looks up
+    others in the file. Raises `NotAReport` if it is no export of nsys, `NcuBenchError` if it cannot be read.
     """
     name, named = name or source.name, named if trim is None else None
     with memory.one_heap(), opened(source, name) as database:
@@ -148,7 +150,7 @@ def _last(operations: GpuOperations, calls: ApiCalls) -> int:
 
 
 def _activity(
-    database: Database, name: str, trim: Window | None, named: Callable[[str], bool] | None, *, whole_names: bool
+    database: Database, name: str, trim: Window | None, named: NamesToHold | None, *, whole_names: bool
 ) -> Activity:
     database.in_parts = True  # derived data is smaller than the tables
     strings = database.strings()
@@ -166,9 +168,11 @@ def _activity(
         if len(calls):
             window = Window(min(window.start, int(calls.start.min())), max(window.end, int(calls.end.max())))
     named = named if len(operations) else None  # without operations, only the number of ranges is used
-    ranges = read_ranges(database, strings, last, window, whole_names=whole_names, named=named)
-    overheads = _overheads(database, window)
     gpus = operations.gpus()
+    until = max((_first_on(operations, gpu) for gpu in gpus), default=0)
+    ranges = read_ranges(database, strings, last, window, whole_names=whole_names, named=named, until=until)
+    any_range = len(ranges) > 0 or (named is not None and has_ranges(database))
+    overheads = _overheads(database, window)
     every = read_devices(database)
     known = every.of(*np.array(gpus, np.int64).reshape(-1, 2).T)
     codes = known.code.tolist()
@@ -176,21 +180,26 @@ def _activity(
         name, TOOL, operations, calls, ranges, overheads,
         devices={gpu: name_of for gpu, code in zip(gpus, codes, strict=True) if (name_of := known.names[code])},
         uuids={gpu: uuid for gpu, code in zip(gpus, codes, strict=True) if (uuid := known.uuids[code])},
-        missing=_missing(database, operations, calls, ranges, is_part=window is not None), whole=whole,
+        missing=_missing(database, operations, calls, any_range=any_range, is_part=window is not None), whole=whole,
         utc_ns=_began(database), notes=notes, recorded_with=RECORDED_WITH,
         sampled=replace(read_gpu_metrics(database), numbers=every.numbers(gpus)),
         event_waits=_event_waits(database, window),
     )  # fmt: skip
 
 
+def _first_on(operations: GpuOperations, gpu: tuple[int, int]) -> int:
+    """The start of the first operation on a GPU, which has one."""
+    return int(operations.start[np.argmax((operations.process == gpu[0]) & (operations.device == gpu[1]))])
+
+
 def _missing(
-    database: Database, operations: GpuOperations, calls: ApiCalls, ranges: HostRanges, *, is_part: bool
+    database: Database, operations: GpuOperations, calls: ApiCalls, *, any_range: bool, is_part: bool
 ) -> list[str]:
     """Sentences on what was not recorded; a time window may lack what the rest of the recording has."""
     missing = []
     if not len(calls) and not (is_part and any(map(database.has_rows, CALLS))):
         missing.append("no API calls were recorded, so the causes of gaps are not known (nsys profile --trace cuda)")
-    if not len(ranges) and not (is_part and any(map(database.has_rows, (RANGES, OS_CALLS)))):
+    if not any_range and not (is_part and any(map(database.has_rows, (RANGES, OS_CALLS)))):
         missing.append("no ranges were recorded, so what the host did is not named (nsys profile --trace cuda,nvtx)")
     if operations.names and bool((operations.kind == GRAPH).any()):
         missing.append(

@@ -33,6 +33,7 @@ from ncu_parsers.timelines.activity.activity import (
     in_order,
     plain_name,
 )
+from ncu_parsers.timelines.activity.names_to_hold import NamesToHold
 from ncu_parsers.timelines.nsys.database import Database
 
 RANGES, OS_CALLS = "NVTX_EVENTS", "OSRT_API"
@@ -56,17 +57,34 @@ def process_of(serialised: Integers) -> Integers:
 
 def read_ranges(
     database: Database, strings: dict[int, str], last: int, window: Window | None, *, whole_names: bool,
-    named: Callable[[str], bool] | None = None,
+    named: NamesToHold | None = None, until: int = 0,
 ) -> HostRanges:  # fmt: skip
     """NVTX ranges and calls of the system's library, all or only the ones open in `window` (ns).
 
     A range without an end lasts to `last`. With `whole_names` the numbers of `emit_nvtx` stay in the names. With
-    `named`, only NVTX ranges whose names it accepts, and the earliest range of each thread.
+    `named`, only NVTX ranges with these names, and each thread's first range if it begins before `until` (ns).
     """
     labels = _Labels(named)
-    nvtx = _nvtx(database, strings, last, window, labels, whole_names=whole_names)
+    condition = "1" if named is None else _may_be_named(database, strings, named, until)
+    nvtx = _nvtx(database, strings, last, window, labels, whole_names=whole_names, condition=condition)
     kept = None if named is None else _NamedOrFirst(labels)
     return _table(database, chain(nvtx, _os_calls(database, strings, window, labels)), labels, kept)
+
+
+def _may_be_named(database: Database, strings: dict[int, str], named: NamesToHold, until: int) -> str:
+    """SQL condition for ranges that may have one of these names, and for those that begin before `until` (ns).
+
+    SQLite returns few of millions of ranges by it, in half the time that all would take.
+    """
+    if not named.like:
+        return "1"
+    columns, found = database.columns(RANGES), [f"start < {until}"]
+    if "text" in columns:
+        found += [f"text LIKE '{pattern}'" for pattern in named.like]
+    if "textId" in columns:
+        registered = (number for number, text in strings.items() if named.matches(plain_name(text)))
+        found.append(f"textId IN ({', '.join(map(str, registered))})")
+    return f"({' OR '.join(found)})"
 
 
 def ranges_over(database: Database, strings: dict[int, str], last: int, times: Sequence[HostTime]) -> HostRanges:
@@ -122,16 +140,16 @@ def _table(
 
 
 class _Labels(Numbered):
-    """Labels of ranges, and whether each is of a call of the system's library or has a name that `named` accepts."""
+    """Labels of ranges, and whether each is of a call of the system's library or has one of the names in `named`."""
 
-    def __init__(self, named: Callable[[str], bool] | None) -> None:
+    def __init__(self, named: NamesToHold | None) -> None:
         super().__init__()
         self._named, self._are_named = named, bytearray()
 
     def number(self, value: Any) -> int:
         found = super().number(value)
         if self._named is not None and found == len(self._are_named):
-            self._are_named.append(value.kind == activity.OS_CALL or self._named(value.name))
+            self._are_named.append(value.kind == activity.OS_CALL or self._named.matches(value.name))
         return found
 
     def are_named(self, numbers: Codes) -> Mask:
@@ -209,6 +227,13 @@ def _are_ranges(database: Database) -> str:
         return "start NOT NULL"
     numbers = event_types(database)
     return f"start NOT NULL AND (eventType IS NULL OR eventType IN ({numbers[PUSH_POP]}, {numbers[START_END]}))"
+
+
+def has_ranges(database: Database) -> bool:
+    """True if any NVTX range was recorded."""
+    if "start" not in database.columns(RANGES):
+        return False
+    return bool(database.numbers("1", RANGES, f"{_are_ranges(database)} LIMIT 1")[0])
 
 
 def event_types(database: Database) -> dict[str, int]:
