@@ -98,8 +98,10 @@ class Workload:
 class Facts:
     """Facts about a finished run, written beside its results and copied into the manifest.
 
-    `true_flops` maps module -> FLOPs of one forward pass, for targets whose FLOPs are known analytically. `threads` is
-    PyTorch's intra-operator thread count on a CPU, None on a GPU. `language` are the fields of a `LanguageFacts`.
+    `true_flops` maps module -> FLOPs of one forward pass, for targets whose FLOPs are known analytically.
+    `unknown_operators` counts the calls of operators that may contain contractions and have no formula. `threads` is
+    PyTorch's intra-operator thread count on a CPU, None on a GPU. `device_id` is the index of a data-parallel rank's
+    GPU, else None. `language` are the fields of a `LanguageFacts`, None for other targets than causal models.
     """
 
     model: str = ""

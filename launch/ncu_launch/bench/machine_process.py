@@ -386,7 +386,7 @@ def _operators(name: str, one: Any, two: Any) -> dict[str, Callable[[], Any]]:
         "torch.mm(A.T, B)": partial(torch.mm, one.t(), two),
         "torch.addmm(c, A, B)": partial(torch.addmm, one[0], one, two),
         "F.linear(A, B)": partial(torch.nn.functional.linear, one, two),
-        "F.conv2d(A, B)": partial(torch.nn.functional.conv2d, *pixels),  # 1x1: oneDNN, where mm is MKL
+        "F.conv2d(A, B)": partial(torch.nn.functional.conv2d, *pixels),  # 1x1 runs in oneDNN, mm in MKL
         **convolution,
     }
 

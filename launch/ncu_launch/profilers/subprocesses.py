@@ -1,7 +1,7 @@
 """Run a profiler or a model as a subprocess, and end it together with every process that it started.
 
-Output goes to a log file, never to our stdout. On a timeout or Ctrl-C the whole process tree is ended: descendants,
-and orphans, which are found by a marker variable in their environment.
+Output goes to a log file, never to the stdout of ncu-bench. On a timeout or Ctrl-C the whole process tree is ended:
+descendants, and orphans, which are found by a marker variable in their environment.
 """
 
 from __future__ import annotations

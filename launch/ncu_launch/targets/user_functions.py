@@ -340,7 +340,8 @@ def _function_and_maker(target: str) -> tuple[Any, Any]:
 def _import_from_current_folder() -> None:
     """Make imports search the current folder first, as `python -m` does, for the user's modules.
 
-    `subprocesses.OWN_PYTHON` keeps it off the path until our own imports are done, so that no file there replaces them.
+    `subprocesses.OWN_PYTHON` keeps it off the path until ncu-bench is imported, so that no file there replaces a
+    module.
     """
     here = str(Path.cwd())
     if here not in sys.path:

@@ -74,7 +74,7 @@ def _contraction_flops(call: Call, *, is_free: bool) -> float | None:
 
 
 def _flops(call: Call, *, is_free: bool) -> float | None:
-    """All FLOPs. Without a formula: 0 for operators that only move data and for free ones on integers, else None."""
+    """All FLOPs. Without a formula, 0 for operators that only move data and for contraction-free work on integers."""
     work = work_of(call)
     if work is not None:
         return work.flops

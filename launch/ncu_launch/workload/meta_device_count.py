@@ -320,9 +320,9 @@ def _summary(
 
 @contextmanager
 def _captured_tensors() -> Iterator[dict[int, Any]]:
-    """Within the block, collects by id the real tensors that operators take: ones that a function captured.
+    """Within the block, collects by id the real tensors that operators take.
 
-    They come from outside, such as from a closure, and are neither its inputs nor created by it.
+    A function has them from outside, such as from a closure: they are neither its inputs nor created by it.
     """
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._python_dispatch import TorchDispatchMode

@@ -12,10 +12,11 @@ from ncu_launch.targets.language.settings import LanguageSettings
 class LanguageFacts:
     """Sizes of a model and its run. Parameters are numbers of elements; parameters shared by modules count once.
 
-    `lookup_parameters` are embeddings of which a token reads rows, of `lookup_row` elements in total; a table that is
+    `lookup_parameters` are embeddings; a token reads one row of each, `lookup_row` elements in total; a table that is
     also the LM head is excluded. `product_parameters` are the matrices that every token is multiplied with, without
-    head and experts; `expert_parameters` covers all experts, of which a token takes `experts_per_token` of `experts`.
-    `product_elements` are inputs and outputs of all these products for one token, `head_elements` those of the head.
+    head and experts; `expert_parameters` covers all `experts`, and a token uses `experts_per_token` of these.
+    `product_elements` are inputs and outputs of all these products for one token, `head_elements` of the head's
+    product.
 
     `windows` has per layer the most tokens that it attends to, None for all. `query_heads` x `head_depth` are the
     elements of a query, `cached_elements` the keys and values that a token adds to a layer's cache. `element_bytes` is
