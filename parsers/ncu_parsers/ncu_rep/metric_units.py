@@ -2,8 +2,8 @@
 
 A name is UNIT__COUNTER.ROLLUP.RATE, as in dram__bytes.sum.per_second. The counter gives the unit, and the rate divides
 it by cycles or seconds. Units were taken from NVIDIA's reader for all counters of four chips and for the metrics of
-real reports (tests/parsers/ncu/test_metric_units.py). A percentage (pct) has the unit %; any other name that fits no
-rule of `metric_units.toml` has none.
+real reports (tests/parsers/ncu_rep/test_metric_units.py). A percentage (pct) has the unit %; any other name that fits
+no rule of `metric_units.toml` has none.
 """
 
 from __future__ import annotations

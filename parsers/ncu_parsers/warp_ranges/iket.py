@@ -269,7 +269,7 @@ class _Reading:
         of_life, at_life, begin, end = of_life[alive], at_life[alive], begin[alive], end[alive]
         if not len(places):
             return Warps.of([], [], []), np.zeros(0, np.int32)
-        # a warp of a block is one, whatever SM it ran on in other launches
+        # a warp of a block has one number, whatever SM it ran on in other launches
         order, inverse = np.unique(places[:, [0, 1, 2, 4]], axis=0, return_inverse=True)
         used = np.concatenate([place, at_life])
         keys, first, rows = np.unique(

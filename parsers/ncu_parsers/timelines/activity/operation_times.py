@@ -201,7 +201,7 @@ def impossible_ends_of(operations: GpuOperations) -> list[ImpossibleEnd]:
         & (operations.end >= operations.start)
     )
     found = impossible_ends(streams, operations.start, operations.end, one_by_one)
-    if found:  # of fewer operations there are never more, and to find shared numbers takes longer
+    if found:  # only now, as finding shared numbers takes longer, and excluding them only shortens the list
         one_by_one &= ~share_a_number(operations.correlation, MISSING)
         found = impossible_ends(streams, operations.start, operations.end, one_by_one)
     return found

@@ -247,7 +247,7 @@ def _take_host(plane: _Plane, process: int | None, found: Recording) -> None:
                 calling.add(thread)
                 found.call(name, start, end, process=process, thread=thread, correlation=correlation)
             elif name.startswith("$"):
-                if WAIT.search(name) and (not waits or start >= waits[-1][1]):  # a method calls a function of its name
+                if WAIT.search(name) and (not waits or start >= waits[-1][1]):  # a method calls its namesake function
                     waits.append((start, end))
                 found.range(activity.PYTHON, name[1:], start, end, process=process, thread=thread)
             elif end > start:

@@ -112,7 +112,7 @@ class _Externals:
             self._of_operators[one] = set(operators.external[operators.process == one].tolist())
 
     def fitting(self, external: int, candidates: dict[int, int]) -> dict[int, int]:
-        """The candidates (a call per process) with this external id at the call itself, or else in their process.
+        """Candidates (a call per process) with this external id, else calls without an id beside an operator with it.
 
         Without an external id every candidate fits.
         """

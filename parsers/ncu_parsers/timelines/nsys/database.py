@@ -126,7 +126,7 @@ class Database:
     def integers_and_texts(
         self, table: str, names: Sequence[str], text: str, block: RowBlock, condition: str = "1"
     ) -> tuple[dict[str, Integers], pa.Array]:
-        """Some columns as in `integers`, and a text column as in `texts`, but as bytes (binary).
+        """Some columns as in `integers`, and a text column as bytes (binary), null for other types and too long texts.
 
         Only rows of a block that meet `condition` (SQL).
         """

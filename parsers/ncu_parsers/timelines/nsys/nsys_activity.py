@@ -326,7 +326,7 @@ def _are_timed(columns: dict[str, Integers]) -> npt.NDArray[np.bool_]:
 
 
 def _in_or_next_to(database: Database, table: str, window: Window | None) -> str:
-    """SQL condition for operations in a window, and the next one of each GPU on either side of it."""
+    """SQL condition for operations in a window, the next ones of each GPU on both sides, and copies launched in it."""
     needed = {"start", "end", "deviceId"}
     if window is None or not needed <= database.columns(table):
         return "1"
@@ -341,7 +341,7 @@ def _in_or_next_to(database: Database, table: str, window: Window | None) -> str
 
 
 def _launched_within(database: Database, window: Window) -> str:
-    """SQL condition for operations whose calls are in a window, such as copies that the host waits for later."""
+    """SQL condition for operations with correlation ids between those of a window's calls; may hold for others."""
     conditions = ["0"]
     for table in CALLS:
         if {"start", "end", "correlationId"} <= database.columns(table):
