@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,7 +140,7 @@ def machines() -> MachineFiles:
 
 
 class MachineFiles(Mapping[str, Machine]):
-    """Machines by id, in order. A file is parsed on first access, which takes a millisecond.
+    """Machines by id, in order. A text is parsed on first access, which takes a millisecond.
 
     `own` are valid user files, which replace `shipped` ones.
     """
@@ -148,12 +148,9 @@ class MachineFiles(Mapping[str, Machine]):
     def __init__(self, shipped: Mapping[str, str], own: Mapping[str, str]) -> None:
         self._own = own
         self._texts = dict(sorted({**shipped, **own}.items()))
-        self._parsed: dict[str, Machine] = {}
 
     def __getitem__(self, machine_id: str) -> Machine:
-        if machine_id not in self._parsed:
-            self._parsed[machine_id] = parse_machine(machine_id, self._texts[machine_id])
-        return self._parsed[machine_id]
+        return _parsed(machine_id, self._texts[machine_id])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._texts)
@@ -174,7 +171,13 @@ class MachineFiles(Mapping[str, Machine]):
 def machines_with(own: Path) -> MachineFiles:
     """Every shipped machine and the valid ones of a folder, which replace shipped ones; sorted by id."""
     valid = {machine_id: text for machine_id, text in machine_files_in(own) if not problems(text)}
-    return MachineFiles(dict(machine_files_in(SHIPPED)), valid)
+    return MachineFiles(_shipped(), valid)
+
+
+@cache
+def _shipped() -> Mapping[str, str]:
+    """The texts of shipped machine files by id: part of the package, so that they are read once."""
+    return dict(machine_files_in(SHIPPED))
 
 
 def machine_files() -> list[tuple[str, str]]:
@@ -226,6 +229,10 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         links={rate.unit: rate for rate in links},
         **{key: data[key] for key in _AS_THEY_ARE if key in data},
     )
+
+
+_parsed = cache(parse_machine)
+"""`parse_machine`, once for each text."""
 
 
 def _rate(entry: dict[str, Any], data: dict[str, Any]) -> Rate:
