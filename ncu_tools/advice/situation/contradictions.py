@@ -84,12 +84,14 @@ def _above_others(launches: pa.Table) -> Iterator[Contradiction]:
 
 def _above_the_wholes(launches: pa.Table) -> Iterator[Contradiction]:
     """Parts above both wholes, in launches that have both."""
-    if not set(WHOLES) <= set(launches.column_names):
+    collected = set(launches.column_names)
+    if not collected.issuperset(WHOLES):
         return
     sm, memory = (tables.floats(launches, one) for one in WHOLES)
+    limit = np.maximum(sm, memory)
     for part in _parts():
-        if part in launches.column_names:
-            yield _above(part, tables.floats(launches, part), " and ".join(WHOLES), np.maximum(sm, memory))
+        if part in collected:
+            yield _above(part, tables.floats(launches, part), " and ".join(WHOLES), limit)
 
 
 def _above(one: str, value: Floats, other: str, limit: Floats) -> Contradiction:
@@ -109,7 +111,8 @@ def _unequal(launches: pa.Table) -> Iterator[Contradiction]:
         (EXCESSIVE, excessive, f"{THEORETICAL} - {IDEAL}", theoretical - ideal, theoretical),
     ):
         yield Contradiction(np.abs(value - expected) > APART * scale, one, value, "is not", other, expected)
-    known = [one for one in _names_of_stalls() if one in launches.column_names]
+    collected = set(launches.column_names)
+    known = [one for one in _names_of_stalls() if one in collected]
     stalls = np.sum([tables.or_zero(tables.floats(launches, one)) for one in known], axis=0) + np.zeros(len(launches))
     yield Contradiction(
         stalls > latency * (1 + APART), STALLED.format("*"), stalls, "add up to more than", LATENCY, latency

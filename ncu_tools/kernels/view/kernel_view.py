@@ -350,10 +350,11 @@ def _no_launch(launches: pa.Table, launch: int, *, of_others: bool) -> NcuBenchE
 
 def occupancy_view(launches: pa.Table) -> OccupancyView:
     """The occupancy of the launches, calculated if the report has the attributes of the device."""
-    theoretical = _median(launches, "sm__maximum_warps_per_active_cycle_pct")
-    achieved = _median(launches, "sm__warps_active.avg.pct_of_peak_sustained_active")
-    needs = _needs(launches)
-    reported = {name: _median(launches, f"launch__occupancy_limit_{metric}") for name, metric in LIMITS.items()}
+    metrics = MetricsInAnyForm(launches)
+    theoretical = _median(metrics, "sm__maximum_warps_per_active_cycle_pct")
+    achieved = _median(metrics, "sm__warps_active.avg.pct_of_peak_sustained_active")
+    needs = _needs(launches, metrics)
+    reported = {name: _median(metrics, f"launch__occupancy_limit_{metric}") for name, metric in LIMITS.items()}
     view = OccupancyView(None, theoretical, achieved, reported={n: v for n, v in reported.items() if v is not None})
     if needs is None:
         return view
@@ -361,14 +362,14 @@ def occupancy_view(launches: pa.Table) -> OccupancyView:
     return replace(view, calculated=occupancy(sm, block), steps=steps(sm, block), joint_steps=joint_steps(sm, block))
 
 
-def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
+def _needs(launches: pa.Table, metrics: MetricsInAnyForm) -> tuple[SmLimits, BlockNeeds] | None:
     """The limits of an SM and the needs of a block; None if the report lacks any of them."""
     attribute = "device__attribute_max_{}_per_multiprocessor"
-    warps, registers = (_median(launches, attribute.format(name)) for name in ("warps", "registers"))
-    blocks = _median(launches, "launch__occupancy_limit_blocks")
-    threads, of_thread = (_median(launches, f"launch__{name}") for name in ("block_size", "registers_per_thread"))
-    shared = [_median(launches, f"launch__shared_mem_per_block_{kind}") for kind in ("static", "dynamic", "driver")]
-    size = _median(launches, "launch__shared_mem_config_size")
+    warps, registers = (_median(metrics, attribute.format(name)) for name in ("warps", "registers"))
+    blocks = _median(metrics, "launch__occupancy_limit_blocks")
+    threads, of_thread = (_median(metrics, f"launch__{name}") for name in ("block_size", "registers_per_thread"))
+    shared = [_median(metrics, f"launch__shared_mem_per_block_{kind}") for kind in ("static", "dynamic", "driver")]
+    size = _median(metrics, "launch__shared_mem_config_size")
     capability = next((text for text in tables.words(launches, "compute_capability") if text), None)
     if None in (warps, registers, blocks, threads, of_thread, size, capability, *shared[:2]) or not threads:
         return None
@@ -385,17 +386,18 @@ def stall_shares(launches: pa.Table) -> list[StallShare]:
 
     If the time between two instructions was collected and exceeds all known waits together, shares are of it.
     """
+    metrics = MetricsInAnyForm(launches)
     matches = [match for name in launches.column_names if (match := STALLED.fullmatch(name))]
     found = {reason: known for reason in dict.fromkeys(one[1] or one[2] for one in matches)
-             if len(known := _known_values(launches, STALL.format(reason)))}  # fmt: skip
-    whole = max(sum(float(np.median(one)) for one in found.values()), _median(launches, LATENCY) or 0.0)
+             if len(known := _known_values(metrics, STALL.format(reason)))}  # fmt: skip
+    whole = max(sum(float(np.median(one)) for one in found.values()), _median(metrics, LATENCY) or 0.0)
     shares = [
         StallShare(reason.replace("_", " "), cycles, cycles / whole, float(known.min()), float(known.max()))
         for reason, known in found.items()
         if (cycles := float(np.median(known))) > 0 and reason != ISSUED
     ]
     if not found:
-        of_time = {one[2]: _median(launches, one[0]) or 0.0 for one in matches if one[2] not in (None, ISSUED)}
+        of_time = {one[2]: _median(metrics, one[0]) or 0.0 for one in matches if one[2] not in (None, ISSUED)}
         shares = [StallShare(why.replace("_", " "), None, one / 100, None, None) for why, one in of_time.items() if one]
     return sorted(shares, key=lambda one: -one.share)
 
@@ -421,11 +423,11 @@ def rule_results(launches: pa.Table) -> list[RuleResult]:
     return sorted(results, key=lambda one: (one.speedup is None, one.speedup_type != GLOBAL, -(one.speedup or 0)))
 
 
-def _median(launches: pa.Table, name: str) -> float | None:
-    known = _known_values(launches, name)
+def _median(metrics: MetricsInAnyForm, name: str) -> float | None:
+    known = _known_values(metrics, name)
     return float(np.median(known)) if len(known) else None
 
 
-def _known_values(launches: pa.Table, name: str) -> Floats:
-    values = MetricsInAnyForm(launches).floats(name)
+def _known_values(metrics: MetricsInAnyForm, name: str) -> Floats:
+    values = metrics.floats(name)
     return values[~np.isnan(values)]
