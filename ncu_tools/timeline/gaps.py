@@ -160,7 +160,8 @@ class HostThread:
             kind: IntervalSet.union_at(calls.start, calls.end, own[calls_of_kind(calls, kind, rows=own)])
             for kind in (MODULE_LOADING, ALLOCATOR, SYNCHRONISATION)
         }
-        launching = _launching(IntervalSet.union_at(calls.start, calls.end, own))
+        between = facts()["stretch"]["launching_ns"]
+        launching = IntervalSet.union_at(calls.start, calls.end, own, longest_gap=between)
         return {**found, GRAPH_CAPTURE: captures_of(calls.at(captures)), LAUNCH: launching}
 
     def _in_ranges(self, chosen: Mask) -> IntervalSet:
@@ -203,14 +204,6 @@ class HostThread:
         """The API call in which the thread waited for the GPU at a moment; None if there was none."""
         waiting = np.flatnonzero((self._waits.start <= moment) & (self._waits.end > moment))
         return self._waits.names[int(self._waits.name[waiting[0]])] if len(waiting) else None
-
-
-def _launching(calls: IntervalSet) -> IntervalSet:
-    """API calls of one thread, and the short stretches between them."""
-    if not len(calls):
-        return calls
-    long = calls.start[1:] - calls.end[:-1] > facts()["stretch"]["launching_ns"]
-    return IntervalSet(calls.start[np.append(True, long)], calls.end[np.append(long, True)])
 
 
 def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
@@ -280,7 +273,7 @@ def gaps_of(
             causes[cause] = causes[cause] | part
         for cause, part in causes.items():
             found[cause].append(part)
-    return Gaps(idle, {cause: IntervalSet.chained(parts) for cause, parts in found.items()}, following, calls)
+    return Gaps(idle, {cause: IntervalSet.chained(found.pop(cause)) for cause in CAUSES}, following, calls)
 
 
 def _operations_around(operations: GpuOperations, idle: IntervalSet) -> tuple[Rows, Rows]:

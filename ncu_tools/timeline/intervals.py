@@ -18,9 +18,9 @@ AT_ONCE = 1 << 15
 """Number of intervals combined at once, since intermediate arrays take several times their memory."""
 
 
-def grouped(number: npt.NDArray[Any]) -> list[Integers]:
+def grouped(number: npt.NDArray[Any]) -> list[npt.NDArray[np.int32]]:
     """The row numbers of each distinct value in a column, in ascending order of the values."""
-    rows = np.argsort(number, kind="stable")
+    rows = np.argsort(number, kind="stable").astype(np.int32)
     return np.split(rows, np.flatnonzero(np.diff(number[rows])) + 1) if len(rows) else []
 
 
@@ -58,9 +58,14 @@ class IntervalSet:
         return found if 2 * count > most else cls(found.start.copy(), found.end.copy())
 
     @classmethod
-    def union_at(cls, start: Integers, end: Integers, rows: npt.NDArray[Any]) -> IntervalSet:
-        """The union of the intervals in some rows, in blocks, since there may be millions."""
-        return cls._joined([cls.union_of(start[block], end[block]) for (block,) in in_blocks(rows)])
+    def union_at(cls, start: Integers, end: Integers, rows: npt.NDArray[Any], *, longest_gap: int = 0) -> IntervalSet:
+        """The union of the intervals in some rows, which are in the order of their starts.
+
+        Gaps of at most `longest_gap` ns belong to it.
+        """
+        lasting = (block[end[block] > start[block]] for (block,) in in_blocks(rows))
+        found = cls._united(((start[block], end[block] + longest_gap) for block in lasting), len(rows))
+        return cls(found.start, found.end - longest_gap) if longest_gap else found
 
     @classmethod
     def chained(cls, sets: Sequence[IntervalSet]) -> IntervalSet:
@@ -89,7 +94,7 @@ class IntervalSet:
         longest = max(sets, key=len).start
         cuts = [FIRST, *longest[AT_ONCE::AT_ONCE].tolist(), LAST]
         spans = ([one.split(start, end)[0] for one in sets] for start, end in pairwise(cuts))
-        return cls._united(map(_in_one, spans), 2 * most + len(cuts))
+        return cls._united(map(_in_one, spans), most + len(cuts))
 
     def __len__(self) -> int:
         return len(self.start)
@@ -98,9 +103,9 @@ class IntervalSet:
         """The moments in [start, end) that belong to the set, and the others; both share their arrays."""
         if end <= start:
             return NOTHING, NOTHING
-        here = slice(int(np.searchsorted(self.end, start, side="right")), int(np.searchsorted(self.start, end)))
-        starts = np.append(np.maximum(self.start[here], start), end)
-        ends = np.append(start, np.minimum(self.end[here], end))
+        here = self._near(start, end)
+        starts = np.append(np.maximum(here.start, start), end)
+        ends = np.append(start, np.minimum(here.end, end))
         others = slice(int(starts[0] == start), len(starts) - int(ends[-1] == end))
         return IntervalSet(starts[:-1], ends[1:]), IntervalSet(ends[others], starts[others])
 
@@ -110,6 +115,8 @@ class IntervalSet:
         return int((self.end - self.start).sum())
 
     def __and__(self, other: IntervalSet) -> IntervalSet:
+        if len(other) == 1 and len(self) and other.start[0] <= self.start[0] and self.end[-1] <= other.end[0]:
+            return self  # all of it lies in a window
         return self._where(other, lambda here, there: here & there)
 
     def __or__(self, other: IntervalSet) -> IntervalSet:
@@ -119,20 +126,33 @@ class IntervalSet:
         return self._where(other, lambda here, there: here & ~there)
 
     def within(self, start: Integers, end: Integers) -> Integers:
-        """The length in ns of the set within each interval [start, end) (int64, one per interval)."""
-        return self.before(end) - self.before(start)
+        """The length in ns of the set within each interval [start, end) (int64, one per interval).
+
+        Many intervals in order take the least time, as those of a block need only what of the set is near them.
+        """
+        found = np.zeros(len(start), np.int64)
+        for begin, until, those in in_blocks(start, end, found):
+            near = self._near(int(begin.min()), int(until.max()))
+            those[:] = near.before(until) - near.before(begin)
+        return found
+
+    def shared_with(self, other: IntervalSet) -> int:
+        """The length in ns of the moments that belong to both sets."""
+        return sum(int(self.within(start, end).sum()) for start, end in in_blocks(other.start, other.end))
+
+    def _near(self, start: int, end: int) -> IntervalSet:
+        """The intervals of the set that begin before `end` and end after `start`."""
+        here = slice(int(np.searchsorted(self.end, start, side="right")), int(np.searchsorted(self.start, end)))
+        return IntervalSet(self.start[here], self.end[here])
 
     def before(self, moments: Integers) -> Integers:
         """The length in ns of the set before each moment (int64, one per moment)."""
-        found = np.zeros(len(moments), np.int64)
         if not len(self):
-            return found
+            return np.zeros(len(moments), np.int64)
         passed = np.append(0, np.cumsum(self.end - self.start))
-        for some, those in in_blocks(moments, found):
-            place = np.searchsorted(self.start, some, side="right")
-            inside = np.maximum(self.end[np.maximum(place, 1) - 1] - some, 0)
-            those[:] = np.where(place > 0, passed[place] - inside, 0)
-        return found
+        place = np.searchsorted(self.start, moments, side="right")
+        inside = np.maximum(self.end[np.maximum(place, 1) - 1] - moments, 0)
+        return np.where(place > 0, passed[place] - inside, 0)
 
     def holds(self, moments: Integers) -> Mask:
         """Mask of the moments that belong to the set (bool, one per moment)."""
@@ -154,10 +174,7 @@ class IntervalSet:
 
         def parts() -> Iterator[tuple[Integers, Integers]]:
             for start, end in in_blocks(self.start, self.end):
-                near = slice(
-                    int(np.searchsorted(other.end, start[0], side="right")), int(np.searchsorted(other.start, end[-1]))
-                )
-                yield _all_where(IntervalSet(start, end), IntervalSet(other.start[near], other.end[near]), rule)
+                yield _all_where(IntervalSet(start, end), other._near(int(start[0]), int(end[-1])), rule)
 
         return self._united(parts(), len(self) + len(other))
 

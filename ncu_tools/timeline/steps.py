@@ -372,14 +372,14 @@ class GpuWork:
         communicates = named[operations.name] & (operations.kind == KERNEL)
         computes = ~is_copy & ~communicates
         compute, communication, copies = (
-            IntervalSet.union_of(operations.start[some], operations.end[some])
+            IntervalSet.union_at(operations.start, operations.end, np.flatnonzero(some))
             for some in (computes, communicates, is_copy)
         )
         whole = operations.kind == GRAPH
         graphs = NOTHING
         if whole.any():
             kernels = computes & ~whole
-            graphs = compute - IntervalSet.union_of(operations.start[kernels], operations.end[kernels])
+            graphs = compute - IntervalSet.union_at(operations.start, operations.end, np.flatnonzero(kernels))
         return cls(computes, communicates, compute, communication, copies, communication - compute,
                    copies - (compute | communication), graphs)  # fmt: skip
 
@@ -425,6 +425,9 @@ def _counts(operations: GpuOperations, work: GpuWork, start: Integers, end: Inte
     counts = {}
     for name, some in kinds.items():
         begun = operations.start[some]
-        over = np.sort(np.maximum(operations.end[some], begun + 1))  # an empty operation counts at its start
-        counts[name] = np.searchsorted(begun, end) - np.searchsorted(over, start, side="right")
+        counts[name] = np.searchsorted(begun, end)
+        begun += 1
+        over = np.maximum(operations.end[some], begun, out=begun)  # an empty operation counts at its start
+        over.sort()
+        counts[name] -= np.searchsorted(over, start, side="right")
     return counts

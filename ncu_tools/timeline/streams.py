@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MISSING, GpuOperations, Integers
+from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MISSING, GpuOperations
 
 from ncu_tools.timeline.intervals import IntervalSet, grouped
 
@@ -39,7 +39,7 @@ def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, e
     inside = window.touches(operations.start, operations.end)
     busy = []
     for rows in grouped(operations.stream):
-        ran = _times_of(operations, rows) & window
+        ran = IntervalSet.union_at(operations.start, operations.end, rows) & window
         if ran.total or inside[rows].any():
             busy.append((rows, ran))
     alone = IntervalSet.only_in_one([ran for _, ran in busy])
@@ -48,14 +48,10 @@ def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, e
     for rows, ran in busy:
         in_line, number, here = 0, int(operations.stream[rows[0]]), operations.kind[rows[inside[rows]]]
         if runs_kernels[rows].any():
-            in_line = (_times_of(operations, rows[~computes[rows]]) & exposed & window).total
+            others = IntervalSet.union_at(operations.start, operations.end, rows[~computes[rows]])
+            in_line = (others & exposed & window).total
         found.append(
             StreamSum(None if number == MISSING else number, len(here), int((here == KERNEL).sum()),
-                      int((here == MEMCPY).sum()), ran.total, int(alone.within(ran.start, ran.end).sum()), in_line)
+                      int((here == MEMCPY).sum()), ran.total, alone.shared_with(ran), in_line)
         )  # fmt: skip
     return sorted(found, key=lambda one: -one.busy_ns)
-
-
-def _times_of(operations: GpuOperations, rows: Integers) -> IntervalSet:
-    """The times in which any of these operations ran."""
-    return IntervalSet.union_of(operations.start[rows], operations.end[rows])

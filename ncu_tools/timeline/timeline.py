@@ -22,6 +22,7 @@ from ncu_parsers.timelines.activity.activity import (
     GRAPH,
     HOST_TO_DEVICE,
     KERNEL,
+    MEMCPY,
     MISSING,
     PEER_TO_PEER,
     Activity,
@@ -193,6 +194,7 @@ def timeline(
         _gpu(activity, process, device, links, threads, step, looked_at, machine)
         for process, device in activity.operations.gpus()
     ]
+    memory.trim_heap()  # what the last GPU left
     gpus = [gpu for gpu in each if gpu is not None]
     if not gpus and step is not None:
         raise _no_step(activity, step)
@@ -243,7 +245,7 @@ def _gpu(
     memory.trim_heap()  # what reading and the GPU before left
     mine = (activity.operations.process == process) & (activity.operations.device == device)
     rows = np.flatnonzero(mine).astype(np.int32)
-    operations, call = activity.operations.at(rows), links.call[rows]
+    operations, call = _placed_in_time(activity.operations).at(rows), links.call[rows]
     found, how, step_notes = step_windows(activity, process, operations, call, step)
     if step is not None and not found and activity.whole is None:
         return None
@@ -254,21 +256,35 @@ def _gpu(
     work = GpuWork.of(operations)
     busy, idle = (work.compute | work.communication | work.copies).split(whole.start, whole.end)
     gaps = gaps_of(activity, operations, call, idle, threads, links.lost_by(process))
-    inside = np.flatnonzero(window.touches(operations.start, operations.end))
+    memory.trim_heap()  # what splitting the gaps left
     found_steps = sums_of_steps([whole, *windows], operations, work, gaps)
     if looked_at is None and not ((operations.kind == KERNEL) | (operations.kind == GRAPH)).any():
         found_steps = [replace(one, verdict=without_kernels(one.verdict)) for one in found_steps]
     others = _sharing(activity, process, device)
     first, *steps = (replace(one, verdict=on_a_shared_gpu(one.verdict, others)) for one in found_steps)
     machine = machine or machine_of_device(activity.devices.get((process, device)))
-    copies = copies_on(operations, window, work.exposed_copies, _links(machine))
-    collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist(), window)
+    copies = copies_on(
+        activity.operations.at(rows[operations.kind == MEMCPY]), window, work.exposed_copies, _links(machine)
+    )
+    communicates = np.flatnonzero(work.communicates)
+    here = window.touches(operations.start[communicates], operations.end[communicates])
+    collectives = collectives_on(activity, rows[communicates[here]].tolist(), window)
     launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
+    memory.trim_heap()  # what the sums left
     return GpuTimeline(
         None if process == MISSING else process, None if device == MISSING else device,
         activity.devices.get((process, device)), first, how, step_notes, steps, [], [], copies, collectives,
         streams_on(operations, work.computes, window, work.exposed_copies | work.exposed_communication),
         launches, gaps, rows, busy,
+    )  # fmt: skip
+
+
+def _placed_in_time(operations: GpuOperations) -> GpuOperations:
+    """The operations without the columns that say what was copied and for whom, a third of their memory."""
+    unused = np.broadcast_to(np.int64(MISSING), len(operations))
+    return replace(
+        operations, process=unused, device=unused, context=unused, correlation=unused, graph_node=unused, bytes=unused,
+        direction=unused, source_memory=unused, destination_memory=unused,
     )  # fmt: skip
 
 
@@ -410,19 +426,15 @@ def _launches(activity: Activity, operations: GpuOperations, call: Integers, com
     if not len(rows):
         return None
     used, of_call = np.unique(call[rows], return_inverse=True)
-    begun, calling = activity.calls.start[used], activity.calls.end[used] - activity.calls.start[used]
-    lasts = operations.end[rows] - operations.start[rows]
     first = np.full(len(used), np.iinfo(np.int64).max)
     np.minimum.at(first, of_call, operations.start[rows])
-    together = np.bincount(of_call, lasts, len(used))
+    delay = float(np.median(first - activity.calls.start[used]))
+    calling = activity.calls.end[used] - activity.calls.start[used]
+    lasts = operations.end[rows] - operations.start[rows]
+    shorter = float((np.bincount(of_call, lasts, len(used)) < calling).mean())
     return LaunchSums(
-        len(rows),
-        len(used),
-        float(np.median(calling)),
-        float(np.median(first - begun)),
-        float(np.median(lasts)),
-        float((together < calling).mean()),
-    )
+        len(rows), len(used), float(np.median(calling)), delay, float(np.median(lasts)), shorter
+    )  # fmt: skip
 
 
 def _by_process(gpus: Sequence[GpuTimeline]) -> tuple[dict[int, IntervalSet], dict[int, IntervalSet]]:
