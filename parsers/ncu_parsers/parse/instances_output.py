@@ -26,19 +26,20 @@ def write_instances(path: Path, sources: Sequence[Source]) -> tuple[int, list[st
     rows, reports, notes = 0, [], []
     with writing_row_groups(path) as groups:
         for source in sources:
+            before = rows
             try:
                 if not is_binary_report(source):
                     notes.append(f"{source.name} is no binary report, and only these hold instances as a table")
                     continue
-                before = rows
                 for table in instance_tables(source):
                     groups.write(table)
                     rows += len(table)
             except NcuBenchError as error:
-                notes.append(f"{source.name} gave no instances: {error.what}")
-                continue
+                gave = f"only the first {rows - before:,} instances" if rows > before else "no instances"
+                notes.append(f"{source.name} gave {gave}: {error.what}")
+            else:
+                notes += [] if rows > before else [f"{source.name} holds no instances"]
             reports += [source.name] if rows > before else []
-            notes += [] if rows > before else [f"{source.name} holds no instances"]
         if rows:
             groups.finish(file_metadata(reports, notes))
     return rows, notes

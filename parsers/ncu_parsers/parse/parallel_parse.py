@@ -21,11 +21,10 @@ from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import TextReading, read_report
 from ncu_parsers.parquet.writer import ENOUGH_ROWS, write_table, writing_row_groups
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of, streamer_of
-from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
-from ncu_parsers.sources.memory import TooBig, limited
+from ncu_parsers.sources.memory import limited
 from ncu_parsers.sources.reading_ahead import beside_others
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import Mask, NotStreamed, note_loops
@@ -195,19 +194,15 @@ def _is_long_work(source: Source) -> bool:
 def read_here(source: Source, path: Path, big: int) -> Part:
     """Read one report: streamed into the file `path` if it has at least `big` bytes, else in memory.
 
-    `TooBig` and `NotAReport` become a `refusal`, other errors only if the report is read whole. Raises `NcuBenchError`
-    for other errors while streaming, and if `path` cannot be written.
+    What makes the report unreadable becomes a `refusal`. Raises `NcuBenchError` if `path` cannot be written.
     """
     try:
         stream = streamer_of(source)
     except NcuBenchError:
         stream = None  # the plain reader reports the error
-    try:
-        part = None
-        if stream is not None:
-            part = _streamed(source, path, stream) if source.size >= big else _streamed_here(source, stream)
-    except (TooBig, NotAReport) as error:
-        return Part(refusal=(error.what, error.cause, error.advice))
+    part = None
+    if stream is not None:
+        part = _streamed(source, path, stream) if source.size >= big else _streamed_here(source, stream)
     return part or _read_whole(source)
 
 
@@ -234,7 +229,10 @@ def _streamed(source: Source, path: Path, stream: StreamReport) -> Part:
                 groups.write(table)
                 _note_ids(part.ids, table)
 
-            part.report = stream(source, write)
+            try:
+                part.report = stream(source, write)
+            except NcuBenchError as error:  # what cannot be written is an OSError here
+                return _refused(error)
             groups.finish(b"{}")
         if part.report.origin != Report.origin:
             part.ids = {}  # launches of timelines are never joined with others
@@ -255,17 +253,23 @@ def _streamed_here(source: Source, stream: StreamReport) -> Part | None:
             report = stream(source, tables.append)
     except NotStreamed:
         return None
+    except NcuBenchError as error:
+        return _refused(error)
     part = Part(report, table=concatenated(tables))
     for table in tables if report.origin == Report.origin else ():
         _note_ids(part.ids, table)
     return part
 
 
+def _refused(error: NcuBenchError) -> Part:
+    return Part(refusal=(error.what, error.cause, error.advice))
+
+
 def _read_whole(source: Source) -> Part:
     try:
         report = read_artefact(source)
     except NcuBenchError as error:
-        return Part(refusal=(error.what, error.cause, error.advice))
+        return _refused(error)
     if not report.rows:
         return Part(report)
     if report.table is not None:

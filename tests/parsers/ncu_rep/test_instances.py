@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ncu_parsers.ncu_rep import instances
 from ncu_parsers.ncu_rep.blocks import blocks_of, opened
 from ncu_parsers.ncu_rep.instances import instance_tables
 from ncu_parsers.ncu_rep.source_code import ModuleCode, codes_of
@@ -16,6 +18,7 @@ from ncu_parsers.parse.instances_output import write_instances
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.schema.instance_table import COLUMNS, INSTANCES, SCHEMA_VERSION, schema
 from ncu_parsers.schema.tables import METADATA_KEY
+from ncu_parsers.sources.memory import TooBig
 from ncu_parsers.sources.sources import Source
 
 from tests.support.binary_reports import BEGINNING, Kernel, block_of, field, put_together, report_of
@@ -125,6 +128,21 @@ def test_instances_of_several_reports_are_one_file_and_an_unreadable_one_is_told
     assert pq.read_table(tmp_path / "instances.parquet").column("report").unique().to_pylist() == [
         source.path for source in sources[:2]
     ]
+
+
+def test_a_report_that_fails_halfway_keeps_its_first_instances_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(source: Source) -> Iterator[pa.Table]:
+        yield table_of(path)
+        raise TooBig("made.ncu-rep was not read to its end.")
+
+    path = made(tmp_path)
+    monkeypatch.setattr(instances, "instance_tables", fails)
+    rows, notes = write_instances(tmp_path / "instances.parquet", [Source(str(path))])
+    assert (rows, notes) == (8, [f"{path} gave only the first 8 instances: made.ncu-rep was not read to its end."])
+    said = json.loads(pq.read_metadata(tmp_path / "instances.parquet").metadata[METADATA_KEY])
+    assert said["reports"] == [{"report": str(path)}]
 
 
 def test_a_dataset_gets_no_instances(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def report(path: Path, process: int, *metrics: tuple[str, str], value: str = "1.
 
 
 def different_reports(folder: Path) -> list[Source]:
-    """Reports with different column names and types, one of another dialect, and a file that is no report."""
+    """Reports with different column names and types, one of another dialect, no report, and a damaged recording."""
     folder.mkdir(exist_ok=True)
     sources = [
         report(folder / "a.csv", 7, (TIME, "us")),
@@ -46,7 +46,9 @@ def different_reports(folder: Path) -> list[Source]:
         report(folder / "c.csv", 9, (OTHER, ""), (CACHE, ""), value="CachePreferNone"),
     ]
     (folder / "d.csv").write_text("no report\n" * 10, encoding="utf-8")
-    return [*sources, Source(str(folder / "d.csv")), Source(str(SAMPLES / "d18-text.txt"))]
+    (folder / "e.sqlite").write_bytes(b"SQLite format 3\0" + bytes(200))
+    more = (folder / "d.csv", SAMPLES / "d18-text.txt", folder / "e.sqlite")
+    return [*sources, *(Source(str(path)) for path in more)]
 
 
 @pytest.fixture
@@ -182,7 +184,7 @@ class TestManySmallReports:
     def test_give_the_same_file_as_their_table(self, tmp_path: Path, sources: list[Source], processes: int) -> None:
         result = parse.parse_into(tmp_path / "out.parquet", sources, processes=processes)
         assert result.table is None
-        assert len(result.refused) == 1
+        assert len(result.refused) == 2
         assert_same(tmp_path, sources, result)
 
     def test_are_read_in_this_process_if_a_child_dies(
