@@ -7,9 +7,12 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+
+from ncu_launch.files.toml_tables import tomllib
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("account.json")
@@ -54,12 +57,17 @@ def is_as_it_was(commit: str, code: tuple[str, ...]) -> bool:
 
 
 def _runs_the_same(commit: str, path: str) -> bool:
-    """Whether a Python file has the statements that it had, without strings that stand alone."""
+    """Whether a Python file has the statements that it had, and a TOML file the values."""
+    meanings: dict[str, Callable[[str], object]] = {".py": _statements, ".pyi": _statements, ".toml": tomllib.loads}
+    meaning = meanings.get(Path(path).suffix)
     then, now = _git("show", f"{commit}:{path}", missing=""), ROOT / path
-    return path.endswith(".py") and now.is_file() and bool(then) and _statements(then) == _statements(now.read_text())
+    if meaning is None or not then or not now.is_file():
+        return False
+    return meaning(then) == meaning(now.read_text("utf-8"))
 
 
 def _statements(text: str) -> str:
+    """The syntax tree of a module as text, without strings that stand alone."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):

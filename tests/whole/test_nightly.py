@@ -74,6 +74,22 @@ def test_code_is_as_it_was_until_a_file_of_it_changes() -> None:
     assert account.is_as_it_was(f"{last}+", ("launch",)) is False
 
 
+def unchanged_since_commit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, before: str, after: str | None
+) -> bool:
+    """Whether a file is as it was when it was committed, once its text has changed, or it is gone."""
+    monkeypatch.setattr(account, "ROOT", folder)
+    file = folder / name
+    file.write_text(before)
+    for words in (("init", "-q"), ("add", "."), ("-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "Halve")):
+        account._git(*words)
+    if after is None:
+        file.unlink()
+    else:
+        file.write_text(after)
+    return account.is_as_it_was.__wrapped__("HEAD", (name,))
+
+
 @pytest.mark.parametrize(
     ("text", "unchanged"),
     [
@@ -87,16 +103,15 @@ def test_code_is_as_it_was_until_a_file_of_it_changes() -> None:
 def test_code_is_as_it_was_where_only_docstrings_and_comments_change(
     text: str | None, unchanged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account, "ROOT", tmp_path)
-    reader = tmp_path / "reader.py"
-    reader.write_text('"""Half."""\ndef half(x):\n    return x / 2\n')
-    for words in (("init", "-q"), ("add", "."), ("-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "Halve")):
-        account._git(*words)
-    if text is None:
-        reader.unlink()
-    else:
-        reader.write_text(text)
-    assert account.is_as_it_was.__wrapped__("HEAD", ("reader.py",)) is unchanged
+    before = '"""Half."""\ndef half(x):\n    return x / 2\n'
+    assert unchanged_since_commit(tmp_path, monkeypatch, "reader.py", before, text) is unchanged
+
+
+@pytest.mark.parametrize(("text", "unchanged"), [("a = 1  # the least\n", True), ("a = 2\n", False)])
+def test_tables_are_as_they_were_where_only_comments_change(
+    text: str, unchanged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert unchanged_since_commit(tmp_path, monkeypatch, "limits.toml", "a = 1\n", text) is unchanged
 
 
 def test_no_chunk_begins_when_the_time_is_up(runs: Runs) -> None:
