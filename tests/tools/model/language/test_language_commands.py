@@ -18,7 +18,7 @@ from ncu_tools.ceilings import machine_files
 from ncu_tools.model.language.language_estimate import Types, facts_in, language_estimate
 from ncu_tools.model.language.measured_points import with_utilisation
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.models.models_here import models_run_here
+from tests.support.models.models_here import called_with_models, models_run_here
 from tests.support.ran import Ran, ran
 
 pytestmark = pytest.mark.slow
@@ -107,14 +107,18 @@ class TestEstimate:
         assert row["head"] is row.get("bytes_per_token") is None
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    done = ran(
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A measured sweep, which no test changes."""
+    pytest.importorskip("torch", reason=WITHOUT_TORCH)
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    folder = tmp_path_factory.mktemp("measured")
+    done = called_with_models(
         "bench", LLAMA, *SMALL, "--phase", "prefill,decode", "--prompt-length", "16", "--context-length", "32,64",
-        "--new-tokens", "2", "--batch-size", "3", *QUICK, "-o", str(tmp_path / "run"),
+        "--new-tokens", "2", "--batch-size", "3", *QUICK, "-o", "run", cwd=folder,
     )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
-    return tmp_path / "run"
+    assert done.code == 0, done.err
+    return folder / "run"
 
 
 class TestBench:
