@@ -142,12 +142,12 @@ def machines() -> MachineFiles:
 class MachineFiles(Mapping[str, Machine]):
     """Machines by id, in order. A text is parsed on first access, which takes a millisecond.
 
-    `own` are valid user files, which replace `shipped` ones.
+    `own` are valid user files, which replace shipped ones.
     """
 
-    def __init__(self, shipped: Mapping[str, str], own: Mapping[str, str]) -> None:
+    def __init__(self, own: Mapping[str, str]) -> None:
         self._own = own
-        self._texts = dict(sorted({**shipped, **own}.items()))
+        self._texts = dict(sorted({**_shipped(), **own}.items()))
 
     def __getitem__(self, machine_id: str) -> Machine:
         return _parsed(machine_id, self._texts[machine_id])
@@ -163,21 +163,27 @@ class MachineFiles(Mapping[str, Machine]):
 
         Shipped files contain them literally; a user's file may encode them, for example with escapes.
         """
-        searched = re.compile(r"[\s_-]+".join(map(re.escape, _folded(words).split("-"))), re.IGNORECASE)
-        return (self[one] for one, text in self._texts.items() if one in self._own or searched.search(text))
+        return (self[one] for one in self._texts if one in self._own or one in _shipped_with(words))
 
 
 @lru_cache(maxsize=1)
 def machines_with(own: Path) -> MachineFiles:
     """Every shipped machine and the valid ones of a folder, which replace shipped ones; sorted by id."""
     valid = {machine_id: text for machine_id, text in machine_files_in(own) if not problems(text)}
-    return MachineFiles(_shipped(), valid)
+    return MachineFiles(valid)
 
 
 @cache
 def _shipped() -> Mapping[str, str]:
     """The texts of shipped machine files by id: part of the package, so that they are read once."""
     return dict(machine_files_in(SHIPPED))
+
+
+@lru_cache(maxsize=256)
+def _shipped_with(words: str) -> frozenset[str]:
+    """The ids of shipped machine files that contain these words, as in `MachineFiles.with_words`."""
+    searched = re.compile(r"[\s_-]+".join(map(re.escape, _folded(words).split("-"))), re.IGNORECASE)
+    return frozenset(one for one, text in _shipped().items() if searched.search(text))
 
 
 def machine_files() -> list[tuple[str, str]]:
