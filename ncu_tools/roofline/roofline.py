@@ -159,8 +159,10 @@ def roofline(
     units, bounds = ({getattr(point.hotspot, of) for point in result.points} for of in ("unit", "bound"))
     bounding = [one for one in result.ceilings if unit_title(one.unit) in bounds]
     result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)
+    result.others = [one for one in result.others if not any(_are_alike(one, other) for other in result.ceilings)]
     result.undrawn = [one for one in bounding if one not in result.ceilings]
-    result.ridges = ridges(result.ceilings)
+    drawn = {(one.device, one.unit, one.value) for one in result.ceilings}
+    result.ridges = [one for one in result.ridges if (one.device, one.unit, one.value) in drawn]
     if dense:
         _add_density(result, [one.launches for one in points.values() if one.launches is not None], look)
     if look.follow:
@@ -189,6 +191,9 @@ def _leave_out_empty_levels(result: Roofline, look: Look, runs: Sequence[pa.Tabl
 
 
 def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
+    """Add the ceilings of a run that are not known yet, and the ridge points of its peaks with its own bandwidth."""
+    held = {(one.device, one.unit, one.value) for one in result.ridges}
+    result.ridges += [one for one in ridges(ceilings.drawn) if (one.device, one.unit, one.value) not in held]
     for known, new in ((result.ceilings, ceilings.drawn), (result.others, ceilings.others)):
         known += [one for one in new if not any(_are_alike(one, other) for other in known)]
     found = (*ceilings.drawn, *ceilings.others)

@@ -200,6 +200,21 @@ def test_two_runs_at_other_clocks_have_a_line_for_each_roof_and_slower_instructi
     assert [roof[3] for roof in roofs[:2]] == ["331.8", "221.2"]
 
 
+def test_peaks_of_two_runs_have_their_ridge_with_the_bandwidth_of_their_own_run() -> None:
+    """One run has the memory clock of its board's limit, the other one a lower clock; the limit is listed once."""
+    clock = {"smsp__cycles_elapsed.avg.per_second": metric(0.7e9, "hz")}
+    own = board(1.215e6, 5120)
+    full = sass(ffma=1e6) | FFMA | SM_CLOCK | own
+    low = sass(ffma=1e6) | FFMA | clock | dram(1280, 0.9e9) | own
+    runs = {name: table(launch("k", of, ns=1e6, dram=1e6)) for name, of in (("full", full), ("low", low))}
+    both = roofline(runs)
+    each = [ridge for name, one in runs.items() for ridge in roofline({name: one}).ridges]
+    assert both.ridges == each
+    assert len({ridge.intensity for ridge in each}) == 2
+    limits = [one for one in (*both.ceilings, *both.others) if (one.unit, one.kind) == ("dram", BOARD_LIMIT)]
+    assert len(limits) == 1
+
+
 def test_a_machine_chosen_for_an_unknown_device_is_distinguished_from_its_own_file() -> None:
     ceilings = ceilings_of(table(launch("k", capability=None)), find_machine("t4"))
     origin = ceilings.origins[ceilings.origin_of["fp32"][0]]
