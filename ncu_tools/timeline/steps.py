@@ -44,7 +44,7 @@ LIKE_STEPS = ("ProfilerStep#%", "iteration %")
 REPEATED, REPEATS_NEEDED, PERIOD_NEEDED = 2 / 3, 3, 2
 """Steps by repetition: least share and number of equal sequences between launches of a kernel; their least length."""
 
-WHOLE, REPETITION = "whole recording", "repetition"
+WHOLE, TRIMMED, REPETITION = "whole recording", "trimmed recording", "repetition"
 BEHIND_EARLIER_WORK = "behind earlier work"
 LEAST_CUT = 0.05
 """Least share of a recording outside its steps for it to be cut to them; most of a GPU's work outside them."""

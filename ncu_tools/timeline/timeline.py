@@ -57,6 +57,7 @@ from ncu_tools.timeline.step_energy import (
     recorded_readings,
 )
 from ncu_tools.timeline.steps import (
+    TRIMMED,
     WHOLE,
     GpuWork,
     LaunchTimes,
@@ -164,6 +165,11 @@ class Timeline:
     activity: Activity
     notes: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
+
+    @property
+    def trimmed(self) -> bool:
+        """Whether only a part of the recording was looked at; `activity` may hold more of it."""
+        return any(gpu.whole.name == TRIMMED for gpu in self.gpus)
 
 
 def timeline(
@@ -359,7 +365,7 @@ def _whole_window(
 ) -> StepWindow:  # fmt: skip
     """The window of all that concerns a GPU, from the first event of its process, such as loading data, to its last."""
     if looked_at is not None:
-        return StepWindow("trimmed recording", int(looked_at.start[0]), int(looked_at.end[0]))
+        return StepWindow(TRIMMED, int(looked_at.start[0]), int(looked_at.end[0]))
     start = int(operations.start.min())
     for table in (activity.calls, activity.ranges):
         own = table.of_process(process) | (process == MISSING)

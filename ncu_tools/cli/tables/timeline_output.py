@@ -132,11 +132,10 @@ def _shown(part: PartOfTimeline, found: Timeline, most: int | None) -> tuple[Tab
 
 def head_of_timeline(found: Timeline) -> Head:
     """The head of the table: what was recorded, and the largest possible saving."""
-    of_part = found.activity.whole is not None  # then neighbouring operations were read, too
-    count = (
-        sum(one.operations for gpu in found.gpus for one in gpu.streams) if of_part else len(found.activity.operations)
-    )
-    operations = counted(count, "GPU operation", "GPU operations") + (" in the time of --trim" if of_part else "")
+    count = len(found.activity.operations)
+    if found.trimmed:
+        count = sum(one.operations for gpu in found.gpus for one in gpu.streams)
+    operations = counted(count, "GPU operation", "GPU operations") + (" in the time of --trim" if found.trimmed else "")
     gpus = [counted(len(found.gpus), "GPU", "GPUs")] if len(found.gpus) != 1 else []
     spans = [gpu.whole.span_ns for gpu in found.gpus]
     return head_of(

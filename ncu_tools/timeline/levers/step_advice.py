@@ -169,7 +169,7 @@ def advice_on_recording(activity: Activity, machine: Machine | None = None, aske
 def advice_on_timeline(found: Timeline) -> StepAdvice | None:
     """Advice on the steps of a timeline; None if it is trimmed or too long, or no graph can be made of it."""
     activity = found.activity
-    if activity.whole is not None or len(activity.operations) > MOST_OPERATIONS:
+    if found.trimmed or len(activity.operations) > MOST_OPERATIONS:
         return None
     try:
         return advice_on_recording(activity)

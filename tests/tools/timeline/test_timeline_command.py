@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import Note, NoteKind
+from ncu_parsers.timelines.activity.activity import Window
 
 import ncu_tools
 from ncu_tools.cli.tables.timeline_output import ROWS, head_of_timeline
@@ -21,6 +22,7 @@ from ncu_tools.report.export import timeline_lanes
 from ncu_tools.report.export.timeline_lanes import to_lanes
 from ncu_tools.report.notebook.views import TimelineView
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
+from ncu_tools.timeline.levers.step_advice import advice_on_timeline
 from ncu_tools.timeline.load_activity import load_activity
 from ncu_tools.timeline.timeline import timeline
 from tests.support.activities import Call, Operation, Range, recording
@@ -281,6 +283,16 @@ def test_gpus_of_one_number_are_told_apart_by_their_processes() -> None:
     assert [row["process"] for row in table.rows] == [7, 8]
     alone = timeline(recording([Operation(0, 9), Operation(20, 30, device=1)]))
     assert PARTS_OF_TIMELINE["steps"].table(alone, whole=False).columns[0].name == "gpu"
+
+
+def test_the_head_of_a_trimmed_recording_counts_the_operations_in_its_time() -> None:
+    """Whatever the format: of nsys only a part was read, of a trace all of it."""
+    operations = [Operation(0, 9), Operation(20, 30), Operation(40, 50)]
+    whole = timeline(recording(operations))
+    assert "3 GPU operations," in head_of_timeline(whole).line()
+    cut = timeline(recording(operations), trim=Window(15, 35))
+    assert "1 GPU operation in the time of --trim," in head_of_timeline(cut).line()
+    assert advice_on_timeline(cut) is None
 
 
 def test_names_cannot_act_on_a_terminal_or_a_page() -> None:
