@@ -157,10 +157,11 @@ class Verb(click.Command):
     def _where_it_is(self, option: str, chosen: View | None) -> str:
         """A sentence on the views of this verb that have an option which the chosen one lacks; "" if none has it.
 
-        A view that arguments choose, such as the kind of a file, is said not to go with the option.
+        A view that arguments choose, such as the kind of a file, is said not to go with the option, nor one view with
+        another.
         """
         having = [one.typed for one in self.views if one is not chosen and _has(one.command, option)]
-        if chosen is not None and (_has(self, option) or (having and chosen.typed.isupper())):
+        if chosen is not None and (_has(self, option) or option in having or (having and chosen.typed.isupper())):
             return f"It does not go with {chosen.typed}."
         return f"It goes with: {' or '.join(f'{self.name} {one}' for one in having)}." if having else ""
 

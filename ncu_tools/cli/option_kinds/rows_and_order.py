@@ -48,11 +48,18 @@ class RowsChoice(click.Choice[str]):
 
     def __init__(self, rows: Words, orders: Words) -> None:
         super().__init__(rows.words or orders.words)
-        self.orders = orders.words
+        self.rows, self.orders = rows.words, orders.words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word. Raises `click.BadParameter`, which lists the words for rows, for any other text."""
-        return value if value in self.orders else super().convert(value, param, ctx)
+        """The word. For any other text raises `click.BadParameter`, which lists the words for rows, if there are any.
+
+        Raises `click.NoSuchOption` where --by takes only words of --sort, of before.
+        """
+        if value in self.orders:
+            return value
+        if not self.rows:
+            raise click.NoSuchOption("--by", ctx=ctx)
+        return super().convert(value, param, ctx)
 
 
 def rows_and_order(rows: Words = NONE, orders: Words = NONE) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

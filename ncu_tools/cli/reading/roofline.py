@@ -49,7 +49,7 @@ from ncu_tools.numbers.number_format import counted, digits, scaled
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.plot.theme import THEMES
 from ncu_tools.report.table import KERNEL, Column, Table
-from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LAUNCHES, LEVELS, RUNS, VIEWS, Scene
+from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LAUNCHES, LEVELS, MODULES, RUNS, VIEWS, Scene
 
 if TYPE_CHECKING:
     from ncu_parsers.sources.settings import Settings
@@ -212,6 +212,7 @@ def command(
     from ncu_tools.roofline.load_for_roofline import load_for, read_roofline_json
 
     check_style(style)
+    _check_points(placed)
     if only is not None and (not runs or any(map(read_roofline_json, runs))):
         raise WrongUsage(
             "There are no launches to choose from: neither machines nor a roofline that was drawn before has any.",
@@ -232,6 +233,17 @@ def command(
     else:
         require_no_dask(only, dask)
         _show_points(asked, machines, partial(load_for, only=only, settings=settings, inductor=inductor))
+
+
+def _check_points(placed: PointOptions) -> None:
+    """Raise `WrongUsage` for an option on points of another kind than those that are asked for."""
+    if placed.depth is not None and placed.points != MODULES:
+        raise WrongUsage("--depth is of modules.", f"Points are {placed.points} here.", "Add --points modules.")
+    if placed.group != "name" and placed.points not in (KERNELS, f"{placed.group}s"):
+        raise WrongUsage(
+            f"--by {placed.group} says what points of kernels are.", f"Points are {placed.points} here.",
+            "Leave out --by or --points.",
+        )  # fmt: skip
 
 
 def _show_instructions(asked: AskedRoofline, machines: Sequence[Machine], inductor: str) -> None:

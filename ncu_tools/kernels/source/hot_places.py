@@ -78,15 +78,15 @@ def hottest(code: KernelCode, view: str, by: str, top: int | None) -> tuple[list
     return places(code, view, groups, weights, order), len(sums)
 
 
-def around(code: KernelCode, offset: int, by: str, reach: int) -> list[HotPlace]:
-    """The instructions from `reach` before to `reach` after the one at `offset`, in program order.
+def around(code: KernelCode, offset: int, by: str, most: int) -> list[HotPlace]:
+    """At most this many instructions around the one at `offset`, in program order: as many before it as behind it.
 
     The nearest one is used if there is none at the offset.
     """
     groups = _groups(code, SASS)
     offsets = np.array([-1 if one is None else one for one in code.table["offset"].to_pylist()], np.int64)
     middle = int(np.abs(offsets - offset).argmin())
-    order = np.arange(max(middle - reach, 0), min(middle + reach + 1, len(offsets)))
+    order = np.arange(max(middle - (most - 1) // 2, 0), min(middle + most // 2 + 1, len(offsets)))
     return places(code, SASS, groups, ranked_by(code, by), order)
 
 

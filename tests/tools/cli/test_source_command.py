@@ -61,6 +61,14 @@ def test_instructions_are_shown_where_no_line_is_known(tmp_path: Path) -> None:
     assert "compile with -lineinfo to see lines" in result.stderr
 
 
+def test_top_says_how_many_instructions_are_shown_around_one_and_that_one_is_among_them() -> None:
+    for top in (1, 2, 3, 6):
+        result = ran("source", SAMPLE, "--around", "0x0100", "--top", str(top), "--format", "json")
+        offsets = [row["offset"] for row in json.loads(result.stdout)["rows"]]
+        assert len(offsets) == top
+        assert 0x100 in offsets
+
+
 def test_instructions_without_text_say_what_gives_it() -> None:
     unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(HotPlace))
     place = HotPlace(**unknown)
@@ -74,6 +82,7 @@ def test_instructions_without_text_say_what_gives_it() -> None:
     [
         (["--view", "ptx"], "The report has nothing for --view ptx."),
         (["--around", "here"], "here is no offset."),
+        (["--around", "0x10", "--view", "lines"], "--around shows instructions, and --view asks for lines."),
         (["--kernel", "softmax"], "The report has no instructions of the kernel or launch that was named."),
         (["--launch", "7"], "The report has no instructions of the kernel or launch that was named."),
     ],

@@ -120,6 +120,23 @@ class TestAnOptionOfAnotherTable:
     def test_is_refused_by_a_view_with_its_own_words(self) -> None:
         assert "It does not go with --by layer." in refusal("hotspots", RAW, "--by", "layer", "--units")
 
+    def test_is_refused_by_a_view_that_has_it_under_an_old_name_alone(self) -> None:
+        assert "It does not go with --mix." in refusal("hotspots", RAW, "--mix", "--by", "category")
+
+    def test_that_chooses_a_table_is_refused_by_the_view_of_another_one(self) -> None:
+        assert "It does not go with --mix." in refusal("hotspots", RAW, "--mix", "--rules")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--depth", "2"], "--depth is of modules. Points are kernels here. Add --points modules."),
+        (["--by", "category", "--points", "launches"], "--by category says what points of kernels are."),
+    ],
+)
+def test_an_option_on_other_points_of_a_roofline_is_refused(words: list[str], said: str) -> None:
+    assert said in " ".join(refusal("roofline", RAW, *words).split())
+
 
 def test_every_verb_with_views_is_a_command_and_the_reverse() -> None:
     context = click.Context(cli)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 VIEWS = ("lines", "sass", "ptx", "functions")
 ORDER = Words(("samples", "executed", "sectors", "conflicts"), "What places are ordered by.  [default: samples]")
 REACH = 8
-"""Instructions that --around shows on each side."""
+"""Instructions that --around shows on each side without --top."""
 
 
 @click.command(cls=Verb)
@@ -78,6 +78,8 @@ def command(
         what_to_rank_by,
     )
 
+    if around is not None and view not in (None, "sass"):
+        raise WrongUsage(f"--around shows instructions, and --view asks for {view}.", advice="Leave one of them out.")
     patterns: Sequence[re.Pattern[str]] = ()
     with progress("Reading") as reading:
         loaded = load_instructions(run, reading, hot_places.MEASURES_SHOWN)
@@ -94,7 +96,7 @@ def command(
     if around is not None:
         offset = offset_in(around)
         nearest = hot_places.nearest_offset(code, offset)
-        rows, notes = hot_places.around(code, offset, by, REACH), []
+        rows, notes = hot_places.around(code, offset, by, top or 2 * REACH + 1), []
         if nearest not in (offset, None):
             notes = [f"there is no instruction at {around}: these are around the nearest one, at 0x{nearest:04x}"]
     else:
