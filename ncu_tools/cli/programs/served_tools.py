@@ -121,9 +121,21 @@ def _message(out: bytes, err: bytes) -> str:
         return "\n".join(lines[-3:]) if error is None else error.removeprefix(ERROR)
 
 
+class StrictServer(MCPServer[Any]):
+    """A server that refuses arguments which a tool does not have; the SDK drops them without a word."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool. Raises `ToolError` for an argument that it does not have."""
+        tools = {one.name: list(one.input_schema["properties"]) for one in await self.list_tools()}
+        for argument in arguments:
+            if name in tools and argument not in tools[name]:
+                raise ToolError(f"{name} has no argument {argument!r}. It has: {', '.join(tools[name])}.")
+        return await super().call_tool(name, arguments, context)
+
+
 def server_of(folder: ServedFolder, *, allow_profile: bool = False, log: Path | None = None) -> MCPServer[Any]:
     """The server with its tools; with `allow_profile` also the tool that runs programs. `log` keeps changes."""
-    server: MCPServer[Any] = MCPServer("ncu-bench", instructions=INSTRUCTIONS, version=VERSION, log_level="ERROR")
+    server = StrictServer("ncu-bench", instructions=INSTRUCTIONS, version=VERSION, log_level="ERROR")
     commands = Commands(folder, log)
     tools: list[Callable[..., Any]] = [*_looking(commands), *_inside(commands), *_between(commands)]
     for tool in tools + ([_profile(commands)] if allow_profile else []):

@@ -98,6 +98,16 @@ def test_a_client_is_told_the_tools_and_profile_only_where_it_was_allowed(root: 
     assert ask(process(root, "--allow-profile"), names) == {*TOOLS, "profile"}
 
 
+def test_an_argument_that_a_tool_lacks_is_refused_with_those_that_it_has(root: Path) -> None:
+    """Dropped without a word it would give the numbers of another kernel than the one that was meant."""
+
+    async def questions(client: Client) -> str:
+        return await error(client, "kernel", run="d02-long-rules.csv", kernel="relu")
+
+    said = ask_here(root, questions)
+    assert "kernel has no argument 'kernel'. It has: run, kernel_id, against, cursor." in said
+
+
 def test_a_client_goes_from_the_folder_to_the_cause_of_a_kernel(root: Path) -> None:
     async def questions(client: Client) -> None:
         runs = await answer(client, "runs")
