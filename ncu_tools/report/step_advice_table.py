@@ -71,7 +71,7 @@ def saving(row: Row) -> str:
     """The saving or loss of a lever in words, as an interval, with the likely value if it differs."""
     low, high, likely = (row[name] for name in ("saves_low_ns", "saves_high_ns", "saves_ns"))
     share = percent(abs(row["saves_high"] or 0.0))
-    if low == high:
+    if _saves_or_loses(low) == _saves_or_loses(high):
         return f"{_saves_or_loses(high)} ({share})"
     if high <= 0:
         between = f"loses {duration(-high)} ({share}) to {duration(-low)}"

@@ -168,8 +168,8 @@ class Timeline:
 
     @property
     def trimmed(self) -> bool:
-        """Whether only a part of the recording was looked at; `activity` may hold more of it."""
-        return any(gpu.whole.name == TRIMMED for gpu in self.gpus)
+        """Whether only a part of the recording was looked at. `activity` may hold more of it, or no more."""
+        return self.activity.whole is not None or any(gpu.whole.name == TRIMMED for gpu in self.gpus)
 
 
 def timeline(

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 from ncu_launch.errors import WrongUsage
-from ncu_parsers.timelines.activity.activity import MEMSET, Activity, Integers
+from ncu_parsers.timelines.activity.activity import MEMSET, OPERATOR, Activity, Integers
 
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.timeline.graph.critical_path import COMMUNICATION, COPIES, KERNELS, operation_kinds
@@ -96,10 +96,13 @@ class AskedWhatIfs:
         else:
             found = self._operations_named(_pattern(name))
         if not found.any():
+            named, without = "kind, kernel or operator", ""
+            if not (self._activity.ranges.kind == OPERATOR).any():
+                named, without = "kind or kernel", " Operators are known of traces of PyTorch alone, and not here."
             raise WrongUsage(
                 f"--what-if {text} names no operation.",
-                f"No kind, kernel or operator of what is replayed has {name} in its name; the longest are: "
-                f"{', '.join(self._longest())}.",
+                f"No {named} of what is replayed has {name} in its name; the longest are: "
+                f"{', '.join(self._longest())}.{without}",
                 f"As in: {EXAMPLES}",
             )
         return found

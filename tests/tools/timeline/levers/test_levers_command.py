@@ -15,6 +15,7 @@ from ncu_tools.timeline.levers.situation import step_lever_texts
 from tests.conftest import SHARED
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports
+from tests.support.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed
 
 STEP_US = 20_000
 
@@ -102,6 +103,7 @@ def test_a_lever_that_a_recording_does_not_have_says_so(trace: str) -> None:
     ("low", "high", "likely", "says"),
     [
         (1e6, 2e6, 1.5e6, "saves 1 ms to 2 ms (20 % at most), likely 1.5 ms"),
+        (1999999.5, 2e6, 2e6, "saves 2 ms (20 %)"),
         (0.0, 2e6, 0.0, "saves up to 2 ms (20 % at most), likely nothing"),
         (-1e6, 2e6, -5e5, "saves up to 2 ms (20 % at most), or loses up to 1 ms, likely loses 500 µs"),
         (-3e6, -2e6, None, "loses 2 ms (20 %) to 3 ms"),
@@ -189,6 +191,17 @@ def test_a_what_if_that_names_nothing_is_an_error_with_an_example(trace: str) ->
     result = ran("timeline", trace, "--what-if", "no_such=0.5x")
     assert result.exit_code == 2
     assert "names no operation" in result.stderr
+
+
+def test_a_what_if_on_an_operator_of_nsys_is_told_that_only_traces_have_operators(tmp_path: Path) -> None:
+    """Ranges called aten::mm say where the host was, but no range is replayed by its name."""
+    calls = [{**call(1000 * step, step), "nameId": 2} for step in (1, 2)]
+    kernels = [kernel(1000 * step + 500, step, end=1000 * step + 900) for step in (1, 2)]
+    tables = {KERNELS: kernels, CALLS: calls, RANGES: [pushed("aten::mm", 900, 2900)]}
+    path = database(tmp_path / "t.sqlite", tables, ("gemm", "cudaLaunchKernel_v7000"))
+    said = " ".join(ran("advise", str(path), "--what-if", "aten::mm=0.5x").stderr.split())
+    assert "No kind or kernel of what is replayed has aten::mm in its name" in said
+    assert "Operators are known of traces of PyTorch alone" in said
 
 
 def test_markdown_is_a_table(trace: str) -> None:
