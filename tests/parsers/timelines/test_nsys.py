@@ -115,6 +115,7 @@ class TestMissingTables:
         assert (row["nvtx_path"], row["device_name"], row["flops"]) == (None, None, None)
         notes = " ".join(report.notes)
         assert all(table in notes for table in (MEMCPY, MEMSET, CALLS, "TARGET_INFO_GPU"))
+        assert "--machine" not in notes, "compare has none; commands that ask for a machine say so themselves"
         assert report.era == "schema of 2021 or older"
 
     def test_without_nvtx_the_path_is_unknown_and_with_it_empty(self, tmp_path: Path) -> None:

@@ -309,8 +309,7 @@ def _absences(database: Database, account: _Account, devices: Devices) -> list[s
     elif not database.has_rows(RANGES):
         notes.append(f"no {RANGES} table or rows: no NVTX was recorded, so there are no phases and modules")
     if not devices.table:
-        unknown = "no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine (estimate: --measured-on)"
-        notes.append(Note(unknown, NoteKind.NOT_KNOWN, "ceilings"))
+        notes.append(Note("no TARGET_INFO_GPU table: the GPU is unknown", NoteKind.NOT_KNOWN))
     return notes
 
 
