@@ -34,7 +34,10 @@ OF_HISTORIES = (
 WINDOW = 20
 """The most runs before the newest that it is held against, unless a gate says how many."""
 KERNEL = "kernel"
-NOUNS = (KERNEL, "layer", "category", "point")
+POINT = "point"
+BY_NOUNS = (KERNEL, "layer", "category")
+"""The nouns of gates that --by chooses; points are of runs of bench."""
+NOUNS = (*BY_NOUNS, POINT)
 GONE, NEW = "gone", "new"
 ANY = "any"
 """The noun of a gate on every subject common to both runs, whatever is compared."""
@@ -155,6 +158,7 @@ def evaluate(gate: Gate, subjects: Subjects, *, clocks_anyway: bool = False) -> 
     """
     if gate.noun not in ("", ANY, subjects.noun):
         reason = f"{plural(subjects.noun)} are compared here, and no {plural(gate.noun)}"
+        reason += f"; add --by {gate.noun}" if gate.noun in BY_NOUNS and subjects.noun != POINT else ""
         return GateOutcome(gate, NOT_EVALUATED, reason)
     if gate.measure in subjects.lacks:
         return GateOutcome(gate, NOT_EVALUATED, subjects.lacks[gate.measure])

@@ -37,9 +37,11 @@ from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.numbers.change import shortened
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.pictures import format_of
-from ncu_tools.report.table import Table, printable
+from ncu_tools.report.table import Column, Table, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     import numpy.typing as npt
 
@@ -244,7 +246,7 @@ def _written(pictured: _Pictured, output: Path, file_format: str) -> list[str]:
         for at in drawn
     ]
     rows = _rows_for_people(history, pictured.changes)[:MOST_ROWS_OF_PAGE]
-    table = Table("history", FOR_PEOPLE, rows, _notes(history, pictured.changes))
+    table = Table("history", _titled(FOR_PEOPLE, history), rows, _notes(history, pictured.changes))
     head = _head(history, pictured.changes).line()
     text = still_page("History", head, [("", pictured.gates), ("", table)], pictures)
     write_bytes_atomically(output, text.encode("utf-8", "replace"))
@@ -303,7 +305,13 @@ def _changes(history: History, changes: list[HistoryChange], how: HistoryOptions
     for_people = output_format not in MACHINE_FORMATS
     every = _rows_for_people(history, changes) if for_people else [_row(history, one) for one in changes]
     rows, more = first_rows(every, how.top, output_format, "row")
-    return Table("history", FOR_PEOPLE if for_people else CHANGES, rows, [*_notes(history, changes), *more])
+    columns_of = _titled(FOR_PEOPLE if for_people else CHANGES, history)
+    return Table("history", columns_of, rows, [*_notes(history, changes), *more])
+
+
+def _titled(of: Sequence[Column], history: History) -> list[Column]:
+    """Columns with the title of what the series are of, such as a category."""
+    return [one._replace(title=history.noun) if one.name == "kernel" else one for one in of]
 
 
 def _row(history: History, change: HistoryChange) -> dict[str, Any]:
@@ -370,7 +378,7 @@ def _series(history: History, how: HistoryOptions, output_format: str) -> Table:
                         "value": FORMATS[known.kind](value) if in_words else value,
                     })  # fmt: skip
     rows, more = first_rows(rows, how.top, output_format, "value")
-    return Table("history", SERIES, rows, [*history.notes, *more])
+    return Table("history", _titled(SERIES, history), rows, [*history.notes, *more])
 
 
 def _head(history: History, changes: list[HistoryChange], *, told: bool = True) -> Any:

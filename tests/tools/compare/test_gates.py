@@ -218,7 +218,10 @@ def test_the_help_shows_three_gates_to_copy_each_of_which_is_one() -> None:
 class TestASubject:
     def test_of_another_noun_is_not_evaluated(self) -> None:
         found = of_each("layer:k:time>5%", subject("k", 100, 200))
-        assert (found.outcome, found.reason) == ("not evaluated", "kernels are compared here, and no layers")
+        assert (found.outcome, found.reason) == (
+            "not evaluated",
+            "kernels are compared here, and no layers; add --by layer",
+        )
 
     @pytest.mark.parametrize(
         ("text", "reason"),

@@ -105,7 +105,7 @@ class TestCategories:
     def test_can_be_held_to_a_limit(self) -> None:
         found = categories_compared(table(launch("sgemm", ns=100.0)), table(launch("sgemm", ns=120.0)))
         assert evaluate(parse_gate("category:GEMM:time>5%"), found.subjects).outcome == "tripped"
-        assert "categories are compared here, and no kernels" in str(
+        assert "categories are compared here, and no kernels; add --by kernel" in str(
             evaluate(parse_gate("kernel:sgemm:time>5%"), found.subjects).reason
         )
 

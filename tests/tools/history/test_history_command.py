@@ -59,6 +59,13 @@ class TestTheTable:
         assert text.count("registers 32") == 1
         assert "+25.0 %" in text
 
+    def test_calls_the_column_of_names_by_what_the_series_are_of(self, runs: Path) -> None:
+        for by in ("kernel", "category", "step"):
+            for words in ((), ("--series",)):
+                lines = ran("history", str(runs), "--by", by, *words, "--format", "markdown").stdout.splitlines()
+                header = next(line for line in lines if line.startswith("| run"))
+                assert f"| {by} |" in header
+
     def test_is_limited_to_kernels_quantities_and_causes(self, runs: Path) -> None:
         assert [one["quantity"] for one in rows(str(runs), "--quantity", "time,registers")] == ["registers", "time"]
         assert rows(str(runs), "--cause", "noise,machine") == []
