@@ -21,7 +21,7 @@ from ncu_tools.timeline.migrations import with_operations
 from ncu_tools.timeline.steps import BEHIND_EARLIER_WORK, LEAST_CUT, is_little_before
 from ncu_tools.timeline.timeline import recording_of, step_windows
 
-REPEATED = "repeated part of the recording"
+MARKED, REPEATED = "step", "repeated part of the recording"
 OfHost = TypeVar("OfHost", ApiCalls, HostRanges, Overheads)
 
 
@@ -69,7 +69,7 @@ def recorded_steps(activity: Activity) -> RecordedSteps:
     end = max(max(one.end for one in windows) for windows, _ in marked)
     if any(how.startswith("found by repetition") for _, how in marked):
         return RecordedSteps(REPEATED, 1, start, end)
-    return RecordedSteps("step", max(len(windows) for windows, _ in marked), start, end)
+    return RecordedSteps(MARKED, max(len(windows) for windows, _ in marked), start, end)
 
 
 def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
@@ -77,8 +77,10 @@ def cut_to(activity: Activity, steps: RecordedSteps) -> Activity:
 
     Calls and ranges that reach beyond are shortened.
     """
-    whole = recording_of(activity)
-    if steps.end - steps.start >= (1 - LEAST_CUT) * (whole.end - whole.start):
+    start, end = recording_of(activity)
+    if steps.name == MARKED:  # Python around the calls is no part of a step, and the graph would begin with it
+        start, end = int(activity.ranges.start.min(initial=start)), int(activity.ranges.end.max(initial=end))
+    if steps.end - steps.start >= (1 - LEAST_CUT) * (end - start):
         return activity
     operations = activity.operations
     rows = np.flatnonzero((operations.start >= steps.start) & (operations.start < steps.end))

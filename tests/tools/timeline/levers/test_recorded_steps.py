@@ -59,6 +59,17 @@ def test_a_recording_that_is_nothing_but_steps_stays_as_it_is() -> None:
     assert cut_to(alone, recorded_steps(alone)) is alone
 
 
+def test_a_step_is_as_long_as_the_timeline_says_where_python_ran_long_before_its_first_call() -> None:
+    """A range of the host begins 2 ms before the step; no API call does, so the recording's calls are all of the step."""
+    operations = [Operation(MS, 2 * MS, "gemm", 1)]
+    calls = [Call(990 * US, 995 * US, correlation=1)]
+    found = recording(
+        operations, calls, [Range(-2 * MS, 990 * US, "train.py"), Range(980 * US, 2 * MS, "ProfilerStep#1")]
+    )
+    (step,) = timeline(found).gpus[0].steps
+    assert advice_on_recording(found).step_ns == step.span_ns
+
+
 def test_what_names_operations_by_their_rows_still_does_after_the_cut() -> None:
     whole = replace(
         after_compiling(marked=True),
