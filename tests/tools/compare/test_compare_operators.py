@@ -69,6 +69,7 @@ def test_the_words_are_those_of_calls_and_not_of_launches(tmp_path: Path) -> Non
     assert "all operators: not the same work: inputs of other shapes of aten::mm" in said
     found = ran("compare", base, more, "--by", "operator")
     assert "all operators: not the same work: 6 -> 8 calls of aten::mm" in found.stdout
+    assert [line.rpartition(", ")[2] for line in found.stdout.splitlines()[:2]] == ["6 calls", "8 calls"]
     assert "1 operator is compared per call, of the shapes and types in both runs" in found.stderr
 
 

@@ -28,7 +28,8 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
 
 
 def test_several_runs_are_noted_as_pooled(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "are of all 2 runs together; ncu-bench compare tells runs apart" in said(capsys, "hotspots", RAW, METRICS)[1]
+    pooled = "the launches of all 2 runs are taken together; ncu-bench compare tells runs apart"
+    assert pooled in said(capsys, "hotspots", RAW, METRICS)[1]
     assert "together" not in said(capsys, "hotspots", RAW)[1]
 
 

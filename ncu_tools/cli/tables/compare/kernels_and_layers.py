@@ -36,6 +36,7 @@ from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
 from ncu_tools.numbers.change import verdict
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.first_sentences import first_change
 from ncu_tools.report.head import Head, head_of, manifest_of, short_names, told_apart
@@ -167,7 +168,11 @@ def _heads(
     for ours, theirs in sides:
         total = found[theirs.name].total
         for side, sums in ((ours, total.base), (theirs, total.new)):
-            known = {"launches": sums.launches, "time_ns": sums.time_total_ns} if isinstance(sums, Hotspot) else {}
+            known: dict[str, Any] = {}
+            if isinstance(sums, Hotspot):
+                calls = counted(sums.launches, "call", "calls")
+                known = {"more": (calls,)} if request.how.group == OPERATOR else {"launches": sums.launches}
+                known["time_ns"] = sums.time_total_ns
             devices = side.run.observed.devices
             title = _time_title(sides)
             runs[side.name] = head_of(

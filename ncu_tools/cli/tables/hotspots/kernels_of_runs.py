@@ -90,7 +90,7 @@ def note_on_pooling(runs: Sequence[str]) -> list[str]:
     """The note that the launches of several runs are pooled; [] for one run."""
     if len(runs) == 1:
         return []
-    return [f"launches, times and shares are of all {len(runs)} runs together; ncu-bench compare tells runs apart"]
+    return [f"the launches of all {len(runs)} runs are taken together; ncu-bench compare tells runs apart"]
 
 
 def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None, *, noun: str = "kernel") -> list[str]:
