@@ -306,6 +306,10 @@ def _tell(arguments: list[str], asked: Asked, code: int, paragraph: str, *parts:
     return code
 
 
+TOO_MANY = "Got unexpected extra argument"
+"""The beginning of click's message on more arguments than a command takes."""
+
+
 def _paragraph(error: click.ClickException) -> str:
     """click's message, which repeats arguments unescaped, as one paragraph with advice."""
     text = " ".join(error.format_message().split()) + _near_choice(error)
@@ -319,6 +323,9 @@ def _paragraph(error: click.ClickException) -> str:
         text += " Name a report or run, or - for standard input." if shown in ("RUN", "RUN...", "REPORT...") else ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         stop = "" if text[-1:] in ".?!" else "."
+        if error.message.startswith(TOO_MANY):
+            pieces = error.ctx.command.collect_usage_pieces(error.ctx)
+            text, stop = f"{text}{stop} The usage is: {' '.join([error.ctx.command_path, *pieces])}", "."
         text += f"{stop} For what can be typed: {error.ctx.command_path} --help"
     return text
 

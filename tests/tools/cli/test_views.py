@@ -127,6 +127,12 @@ class TestAnOptionOfAnotherTable:
         assert "It does not go with --mix." in refusal("hotspots", RAW, "--mix", "--rules")
 
 
+def test_more_runs_than_a_view_takes_are_answered_with_its_usage() -> None:
+    """The verb takes many, so its name alone does not tell what was wrong."""
+    usage = "The usage is: ncu-bench hotspots --by layer [OPTIONS] RUN."
+    assert usage in " ".join(refusal("hotspots", RAW, RAW, "--by", "layer").split())
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
