@@ -26,7 +26,8 @@ from ncu_tools.timeline.verdict import COMMUNICATION, COPY, HOST, KERNELS, LAUNC
 _PYTHON = re.compile(r"(?:.*/)?(?P<file>[^/]+)\((?P<line>\d+)\): (?P<function>.+)")
 """A Python function as named in traces: "transformers/pipelines/base.py(1266): forward"."""
 
-
+OF_TABLES = "launches"
+"""The `tool` of an `Activity` that was read from a table of launches."""
 MOST_LAUNCHES = 1_000_000
 """Most launches of a run with a timeline beside its kernels: reading more again would take too long."""
 
@@ -100,6 +101,11 @@ def _on_the_whole(whole: TimelineStep) -> tuple[str, ...]:
     words = bound_words(verdict.bound, whole.causes)
     rates = verdict.evidence if verdict.bound in (COPY, COMMUNICATION) else ()
     return (f"{whole.name}, {duration(whole.span_ns)}: {words}: {verdict.why}", *rates)
+
+
+def recorded_by(tool: str) -> str:
+    """The origin of a recording in words, as "recorded by nsys"; a table of launches may be of any tool."""
+    return "from a table of launches" if tool == OF_TABLES else f"recorded by {tool}"
 
 
 def first_sentence(found: Timeline) -> str | None:

@@ -104,11 +104,12 @@ def show_step_advice(
     from ncu_tools.report import step_advice_table as tables
     from ncu_tools.report.head import head_of
     from ncu_tools.report.table import Table
+    from ncu_tools.timeline.headline import recorded_by
 
     every = tables.lever_rows(found, run, _model_of(run))
     rows, hidden = first_rows(every, top, output_format, "lever", max(SHOWN, len(found.asked)))
     head = head_of([activity.name], devices=tuple(sorted({one for one in activity.devices.values() if one})),
-                   more=(f"recorded by {activity.tool}",))  # fmt: skip
+                   more=(recorded_by(activity.tool),))  # fmt: skip
     notes = [*found.notes, *activity.notes]
     if parts == ("path",):
         path = Table("levers", tables.PATH, tables.path_rows(found), notes)

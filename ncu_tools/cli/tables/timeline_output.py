@@ -17,7 +17,7 @@ from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.head import Head, head_of
 from ncu_tools.report.table import Table, markdown_text, printable
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline, by_cost
-from ncu_tools.timeline.headline import first_sentence, headline
+from ncu_tools.timeline.headline import first_sentence, headline, recorded_by
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 ROWS = {
@@ -142,7 +142,7 @@ def head_of_timeline(found: Timeline) -> Head:
         [found.name],
         devices=tuple(sorted({gpu.name for gpu in found.gpus if gpu.name})),
         time_ns=max(spans, default=None),
-        more=(*gpus, operations, f"recorded by {found.tool}"),
+        more=(*gpus, operations, recorded_by(found.tool)),
         first=first_sentence(found),
     )
 

@@ -205,6 +205,9 @@ def test_a_trace_of_a_cpu_says_so_too(tmp_path: Path) -> None:
 
 def test_parsed_launches_give_what_they_have_and_say_what_is_missing(sqlite: str, tmp_path: Path) -> None:
     assert ran("parse", sqlite, "-o", str(tmp_path / "launches.parquet")).exit_code == 0
+    result = ran("timeline", str(tmp_path / "launches.parquet"))
+    assert "from a table of launches" in result.stdout
+    assert "recorded by" not in result.stdout
     result = ran("timeline", str(tmp_path / "launches.parquet"), "--format", "json")
     found, whole = json.loads(result.stdout), json.loads(ran("timeline", sqlite, "--format", "json").stdout)
     assert any("operations alone" in note for note in found["notes"])
