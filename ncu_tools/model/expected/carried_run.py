@@ -186,7 +186,7 @@ def _as_product(
 def _by_roofs(row: CarriedKernel, group: _Group, here: Machine, there: Machine) -> None:
     """Project a kernel by the ratio of its roofs, above a floor for the launch.
 
-    The interval is between the ratios of bandwidths and of peaks.
+    The interval is between the ratios of bandwidths and of peaks; its low end is no less than computing takes there.
     """
     if category_of(group.kernel, group.operator) == COMMUNICATION:
         row.failed = "communication: links between GPUs are not modelled"
@@ -206,6 +206,7 @@ def _by_roofs(row: CarriedKernel, group: _Group, here: Machine, there: Machine) 
         group.launches * (floor + (each - floor) * ratio) for ratio in (min(ratios), ratios[0], max(ratios))
     )
     row.expected_ns = expected
+    low = min(max(low, group.launches * computing_there), expected)
     if high > low:  # the error of a single ratio is unknown
         row.low_ns, row.high_ns = low, high
     row.roof_ratio = 1 / ratios[0]

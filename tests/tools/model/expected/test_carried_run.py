@@ -83,6 +83,15 @@ def test_another_kernel_takes_the_ratio_of_its_roofs_above_the_launch() -> None:
     assert (row.bound, row.basis) == ("DRAM", "ratio of roofs")
 
 
+def test_no_kernel_is_promised_less_time_than_its_operations_take_at_the_peak_of_the_machine() -> None:
+    """Bandwidths of an H100 and an A100 lie nearer to each other than their peaks, which bound this kernel."""
+    flops = 2 * 4096.0**3
+    work = {"flops": flops, "flops_fp32": flops, "dram_bytes": 396e6}
+    (row,) = carried({"kernel_name": "sgemm", "duration_ns": 2.648e6} | work, to="a100-sxm4-80gb")
+    assert row.low_ns == pytest.approx(flops / 19.5e12 * 1e9)
+    assert row.expected_ns == row.high_ns > row.low_ns  # type: ignore[operator]
+
+
 def test_what_has_no_basis_is_named_and_not_guessed() -> None:
     rows = carried(UNKNOWN, NCCL)
     assert [row.expected_ns for row in rows] == [None, None]
