@@ -33,7 +33,7 @@ from ncu_tools.cli.collecting.bench_against import AgainstOptions, against_optio
 from ncu_tools.cli.collecting.bench_notes import notes_of_sweep, plus_minus
 from ncu_tools.cli.collecting.profiled_points import COUNTERS
 from ncu_tools.cli.collecting.sampled_power import EVERY, SHOWN
-from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
+from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options, require_sizes_of
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
     FOLDER,
@@ -91,6 +91,7 @@ class SweepOptions:
     def of(self, targets: tuple[str, ...]) -> Sweep:
         """The sweep of these models. Raises `WrongUsage` for a malformed argument or variation."""
         self.language.require_causal(targets)
+        require_sizes_of(targets, image=bool(self.input_sizes), sequence=bool(self.sequence_lengths))
         options = asdict(self) | {"arguments": (split(self.arguments),), "variants": variants_of(self.variants)}
         del options["language"]
         options["languages"] = self.language.combinations()

@@ -20,7 +20,7 @@ from ncu_launch.workload_spec import DTYPES, PHASES, Workload
 from ncu_parsers.parse.report_files import REPORT_SUFFIXES
 
 from ncu_tools.cli.option_kinds.expected_options import ExpectedOptions, expected_options
-from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
+from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options, require_sizes_of
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, options_in, show, status_and_lines
 from ncu_tools.cli.terminal_notes import MoreToSee
@@ -232,6 +232,7 @@ def _workloads(
         raise first
     language.require_causal(named)
     input_size, seq_len = sizes
+    require_sizes_of(named, image=input_size is not None, sequence=seq_len is not None)
     return list(dict.fromkeys(
         workload if wrong[target] else check(workload, phases)
         for target in named

@@ -20,7 +20,7 @@ from ncu_launch.targets.function_arguments import split
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 
 from ncu_tools.cli.collecting.terminal_listener import Terminal
-from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
+from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options, require_sizes_of
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
     FOLDER,
@@ -322,6 +322,7 @@ def command(
                 f"{shlex.join(program)} is too much: a target takes no further words.", advice="Put a program after --."
             )
         asked = model.of(target)
+        require_sizes_of([target], image=asked.input_size is not None, sequence=asked.sequence_length is not None)
         asked = replace(asked, arguments=language.of(asked))
         workload = asked if points.variants else checked_workload(asked)
     else:

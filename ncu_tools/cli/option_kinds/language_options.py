@@ -29,6 +29,22 @@ Arguments = tuple[tuple[str, str], ...]
 LENGTH = click.IntRange(min=1)
 
 
+def require_sizes_of(targets: Iterable[str], *, image: bool, sequence: bool) -> None:
+    """Raise `WrongUsage` if an image's or a sequence's size was given, and none of the targets has one."""
+    from ncu_launch.targets.user_functions import is_function
+
+    targets = list(targets)
+    if sequence and not any(one.startswith("hf:") or is_function(one) for one in targets):
+        raise WrongUsage(
+            f"--seq-len is of hf: models and functions, and {', '.join(targets)} is none.", advice="Leave it out.",
+        )  # fmt: skip
+    if image and all(map(causal_name, targets)):
+        raise WrongUsage(
+            f"--input-size is of images, and {', '.join(targets)} takes none.",
+            advice="Leave it out, or give --seq-len.",
+        )
+
+
 @dataclass(frozen=True)
 class LanguageOptions:
     """The options on a language model's run. Each may have several values; every combination is run."""
