@@ -237,7 +237,7 @@ def signed(fraction: float) -> str:
     if fraction == 0:
         return "0 %"
     if fraction >= IN_FACTORS:
-        return f"{1 + fraction:.3g} x" if fraction < MOST_FACTOR else f"> {MOST_FACTOR:g} x"
+        return f"{float(f'{1 + fraction:.3g}'):g} x" if fraction < MOST_FACTOR else f"> {MOST_FACTOR:g} x"
     return f"{100 * fraction:+.1f} %" if abs(fraction) >= 0.001 else f"{100 * fraction:+.1g} %"
 
 

@@ -205,7 +205,10 @@ class TestTensorWorkThatWasNotCounted:
         assert "not collected" not in row(launch(metrics=sass(ffma=1) | hmma | gmma, capability="9.0"))["flops_basis"]
         assert "not collected" not in row(launch(metrics=sass(ffma=1) | hmma, capability="8.6"))["flops_basis"]
 
-    @pytest.mark.parametrize(("hmma", "dmma", "known"), [(100.0, 0.0, True), (103.0, 0.0, False), (100.0, 1.0, False)])
+    @pytest.mark.parametrize(
+        ("hmma", "dmma", "known"),
+        [(100.0, 0.0, True), (102.0, 0.0, True), (103.0, 0.0, False), (100.0, 1.0, False)],
+    )
     def test_on_hopper_is_ruled_out_if_hfma_explains_all_hmma_and_no_dmma_ran(
         self, hmma: float, dmma: float, known: bool
     ) -> None:

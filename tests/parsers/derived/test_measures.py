@@ -35,6 +35,18 @@ def test_a_counter_that_names_its_sparsity_is_that_peak_on_every_chip(suffix: st
         assert peaks(BF16 + suffix, capability, 1024.0) == [("bf16", "", is_sparse, [1024.0])]
 
 
+def test_a_total_is_the_peak_that_the_chip_of_its_launch_has() -> None:
+    found = tensor_peaks({f"{BF16}.{PEAK}": np.array([100.0, 200.0, 300.0])}, ["7.0", "8.0", None])
+    assert [(peak.sparse, np.nan_to_num(peak.per_cycle, nan=-1).tolist()) for peak in found] == [
+        (False, [100.0, -1.0, -1.0]), (True, [-1.0, 200.0, -1.0]),
+    ]  # fmt: skip
+
+
+def test_a_counter_of_one_instruction_is_the_peak_of_that_instruction() -> None:
+    name = "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off"
+    assert peaks(name, "9.0", 4096.0) == [("bf16", "hgmma", False, [4096.0])]
+
+
 def test_fp64_has_no_sparse_operations_on_any_chip() -> None:
     assert peaks("sm__ops_path_tensor_src_fp64", "8.0", 128.0) == [("fp64", "", False, [128.0])]
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.counters.metrics import floating_tensor_totals
+from ncu_parsers.derived.opcode_check import OpcodeDifference, notes_on
 from ncu_parsers.derived.opcode_lists import (
     MOVES,
     THREADS,
@@ -187,12 +188,13 @@ def test_a_few_hfma2_mma_beside_other_half_arithmetic_are_not_worth_a_word() -> 
 
 
 @pytest.mark.parametrize(
-    ("singles", "adds", "moves", "said"), [(0, 1000, 9, False), (0, 1000, 12, True), (1000, 10, 10, False)]
+    ("singles", "adds", "moves", "said"),
+    [(0, 1000, 9, False), (0, 1000, 12, True), (1000, 10, 10, False), (0, 98, 1, False), (0, 97, 1, True)],
 )
-def test_moves_beside_other_half_arithmetic_are_worth_a_word_from_two_per_cent_of_the_flops_on(
+def test_moves_beside_other_half_arithmetic_are_worth_a_word_above_two_per_cent_of_the_flops(
     singles: int, adds: int, moves: int, said: bool
 ) -> None:
-    """2,000 FLOPs by others, and 36 to 48 that may be none."""
+    """2,000 FLOPs by others, and 36 to 48 that may be none; 4 of 200 are two per cent, 4 of 198 are more."""
     counts = {"FFMA": singles, "HADD2": adds, "HFMA2.MMA": moves}
     found = row(kernel(listed(counts), full_set(ffma=singles, hfma=moves)))
     assert ("moves" in found["flops_basis"]) == said
@@ -360,6 +362,28 @@ def test_a_difference_of_up_to_two_per_cent_is_not_noted() -> None:
     assert notes_of(kernel(listed({"FFMA": 102, "DADD": 98}), sass(ffma=100, dadd=100))) == []
 
 
+def test_a_launch_without_an_id_is_noted_by_its_kernel_alone() -> None:
+    report = Report("report.csv", launches=[kernel(listed({"FFMA": 130}), sass(ffma=100), kernel_short="worst")])
+    launches_table(report)
+    (note,) = report.notes
+    assert note.endswith("; most in worst, 100 by counter and 130 by opcodes")
+
+
+@pytest.mark.filterwarnings("error")
+def test_counts_that_are_zero_both_ways_agree_without_a_warning() -> None:
+    assert notes_of(kernel(listed({"MOV": 5}), sass()), kernel(listed({"FFMA": 100}), sass(ffma=100))) == []
+
+
+def test_differences_in_several_tables_of_a_report_are_one_note_with_the_largest() -> None:
+    small = OpcodeDifference("ffma instructions", 1, 4, 0.1, "launch 1 (a)", 90.0, 100.0)
+    large = OpcodeDifference("ffma instructions", 2, 5, 0.5, "launch 7 (b)", 50.0, 100.0)
+    none = OpcodeDifference("dadd instructions", 0, 9, 0.01, "launch 1 (a)", 99.0, 100.0)
+    assert notes_on([small, none, large]) == [
+        "ffma instructions: in 3 of 9 launches the counter, which is used, and the opcodes differ by more than 2%; most "
+        "in launch 7 (b), 50 by counter and 100 by opcodes"
+    ]
+
+
 def test_tensor_operations_that_differ_are_noted() -> None:
     more = row(kernel(listed({"HMMA.16816.F32": 2}, WARPS_BY_FULL_NAME), sass() | tensor(fp16_dst_fp32=4096)))
     assert (more["flops"], more["flops_basis"]) == (4096, "sass fp64+fp32+fp16; tensor ops")
@@ -384,6 +408,25 @@ def test_a_list_that_does_not_add_up_is_not_used_and_noted() -> None:
     assert (found["flops_fp16"], found["flops_basis"]) == (None, "sass fp64+fp32; not collected: fp16")
     (note,) = notes_of(cut)
     assert note == "the counts per opcode of 1 launch do not add up to their total and are not used: launch 0 (kernel)"
+
+
+def test_lists_that_do_not_add_up_are_counted_and_the_first_launch_is_named() -> None:
+    cut = [kernel(listed({"FFMA": 100, "MOV": 50}), full_set(ffma=100), kernel_short=name) for name in ("a", "b")]
+    for one in cut:
+        one.instances[THREADS_BY_FULL_NAME] = "FFMA: 100"
+    (note,) = notes_of(kernel(listed({"FFMA": 100}), full_set(ffma=100)), *cut)
+    assert note == "the counts per opcode of 2 launches do not add up to their total and are not used: launch 1 (a)"
+
+
+def test_a_cut_list_is_noted_where_it_was_needed_and_not_where_a_better_one_tells_all() -> None:
+    """A list of threads without half arithmetic leaves nothing open; warp instructions prove zeros, but no moves."""
+    cut, cut_metric = "MOV: 1", {WARPS[1]: metric(9.0)}
+    for name, counts, noted in ((THREADS[0], {"FFMA": 96}, False), (WARPS[0], {"MOV": 3}, True)):
+        whole = listed(counts, name)
+        one = launch(metrics=whole["metrics"] | cut_metric, instances=whole["instances"] | {WARPS[1]: cut})
+        assert [note.startswith("the counts per opcode of 1 launch do not add up") for note in notes_of(one)] == (
+            [True] * noted
+        )
 
 
 @pytest.mark.parametrize(("total", "flops"), [(10_009.0, 20_000), (10_011.0, None)])

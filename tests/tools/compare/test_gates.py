@@ -24,6 +24,7 @@ from ncu_tools.numbers.change import (
     shortened,
     signed,
     verdict,
+    verdict_text,
 )
 from tests.support.launches import launch, sass, table, taken
 from tests.support.ran import ran
@@ -362,10 +363,34 @@ class TestTheWordsOfAChange:
         assert verdict(change, is_new=False, is_gone=False) == words
 
     @pytest.mark.parametrize(
-        ("fraction", "text"), [(0.05, "+5.0 %"), (-0.001, "-0.1 %"), (0.0004, "+0.04 %"), (0.0, "0 %")]
+        ("fraction", "text"),
+        [(0.05, "+5.0 %"), (-0.001, "-0.1 %"), (0.0004, "+0.04 %"), (-0.000149, "-0.01 %"), (0.0, "0 %")],
     )
     def test_have_as_many_digits_as_a_small_change_needs(self, fraction: float, text: str) -> None:
         assert signed(fraction) == text
+
+    @pytest.mark.parametrize(
+        ("fraction", "text"),
+        [(9.999, "+999.9 %"), (10.0, "11 x"), (99.0, "100 x"), (999.0, "1000 x"), (1000.0, "> 1000 x")],
+    )
+    def test_are_factors_from_1000_per_cent_on_and_no_larger_ones_than_a_thousand(
+        self, fraction: float, text: str
+    ) -> None:
+        assert signed(fraction) == text
+
+    def test_are_in_per_cent_unless_no_change_is_shown(self) -> None:
+        assert verdict_text(Change("time", 100.0, 120.0, 1.1, 1.3)) == "+20.0 % [+10.0 %, +30.0 %]"
+        assert verdict_text(Change("time", 100.0, 120.0, 0.9, 1.5)) == "no change shown [-10.0 %, +50.0 %]"
+        assert verdict_text(Change("time", None, 120.0)) is None
+
+    def test_are_none_where_a_time_is_not_known(self) -> None:
+        for base, new in ((None, 120.0), (100.0, None)):
+            assert verdict(Change("time", base, new), is_new=False, is_gone=False) is None
+
+    @pytest.mark.parametrize(("noun", "called"), [("kernel", "silu"), ("layer", "void silu<float>(float*)")])
+    def test_call_kernels_as_tables_do_and_others_by_their_own_name(self, noun: str, called: str) -> None:
+        found = of_each("any:time>5%", subject("void silu<float>(float*)", 100, 120), noun=noun)
+        assert found.reason.startswith(f"{called}: time 100 ns -> 120 ns")
 
     def test_name_the_first_few_and_count_the_rest(self) -> None:
         assert shortened(["a", "b", "c"], 3) == ["a", "b", "c"]

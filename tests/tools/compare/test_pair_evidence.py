@@ -136,13 +136,22 @@ class TestSimilarNames:
             ("gemm_v2", "gemm_v4"): "similar name (gemm), closest",
         }
 
+    def test_pair_those_that_are_left_whichever_of_each_run_found_each_other_first(self) -> None:
+        first, left = K("gemm_v1"), K("gemm_v2", HUGE)
+        for base in ([first, left], [left, first]):
+            for new in ([K("gemm_v3"), K("gemm_v4", LARGE)], [K("gemm_v4", LARGE), K("gemm_v3")]):
+                assert pairs(base, new) == {
+                    ("gemm_v1", "gemm_v3"): "similar name (gemm), grid, block, closest",
+                    ("gemm_v2", "gemm_v4"): "similar name (gemm), closest",
+                }
+
     def test_do_not_pair_a_kernel_that_was_split_in_two(self) -> None:
         assert set(pairs([K("add_bias_relu")], [K("add_bias", LARGE), K("relu", LARGE)]).values()) == {None}
 
     @pytest.mark.parametrize(
         ("name", "words"),
         [
-            ("rmsNormV2", ("rms", "norm")), ("gemm_x_kernel", ("gemm",)), ("gemm_q_kernel", ("gemm",)), ("f", ("f",)), ("p_q", ("p", "q")),
+            ("rmsNormV2", ("rms", "norm")), ("gemm_x_kernel", ("gemm",)), ("gemm_q_kernel", ("gemm",)), ("f", ("f",)), ("p_q", ("p", "q")), ("qk_norm_f", ("qk", "norm")),
             ("void ns::softmax_warp<float, 4>(float*)", ("softmax",)), ("GEMM_Tiled", ("gemm",)), ("kernel_1", ()),
         ],
     )  # fmt: skip

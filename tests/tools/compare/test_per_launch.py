@@ -24,6 +24,7 @@ from ncu_tools.compare.per_launch import (
     OF_COMMON_SIGNATURES,
     OF_ITERATIONS,
     OF_OTHER_SIGNATURES,
+    PER_CALL,
     PER_LAUNCH,
     SINGLE_AS_OTHERS,
     WITHIN_SIGNATURES,
@@ -98,6 +99,25 @@ class TestPerLaunch:
         assert (time.outcome, time.basis) == ("more", SINGLE_AS_OTHERS)
         assert gated("kernel:conv:time>5%", base, new).outcome == "tripped"
         assert gated("kernel:conv:time>5%", base, base[::-1]).outcome == "passed"
+
+    def test_two_shapes_launched_twice_each_are_held_to_the_scatter_within_them(self) -> None:
+        """Each adds 2 x the variance 2 to that of the sum of 404 ns, with one degree of freedom."""
+        base = several("gemm", 100, 102) + several("gemm", 100, 102, grid=LARGE)
+        new = several("gemm", 110, 112) + several("gemm", 130, 132, grid=LARGE)
+        time = compared(base, new).kernels[0].changes["time"]
+        assert time.basis == WITHIN_SIGNATURES
+        assert (time.low, time.high) == pytest.approx(ratio_interval((404, 8, 2), (484, 8, 2)))
+
+    def test_launches_outside_of_all_ranges_are_no_calls_of_operators(self) -> None:
+        outside = several("gemm", 100, 102, nvtx_path=())
+        (kernel,) = compared(outside, outside).kernels
+        assert kernel.changes["time"].compares == PER_LAUNCH
+
+    @pytest.mark.parametrize("known_before", [True, False])
+    def test_calls_of_operators_are_told_by_the_inputs_of_either_run(self, known_before: bool) -> None:
+        known, unknown = several("mm", 100, 102, nvtx_path=("inputs [4, 4] float",)), several("mm", 100, 102)
+        (row,) = compared(known, unknown).kernels if known_before else compared(unknown, known).kernels
+        assert row.changes["time"].compares == PER_CALL
 
     def test_equal_times_of_one_shape_do_not_say_that_a_single_launch_of_another_has_no_noise(self) -> None:
         base = several("conv", 68, 68, grid=LARGE) + several("conv", 47)

@@ -225,6 +225,17 @@ class TestPairedRatioInterval:
         reach = student_quantile(0.95, 1 / (shares**2).sum() - 1) * spread
         assert (low, high) == pytest.approx((1.1 * math.exp(-reach), 1.1 * math.exp(reach)), rel=1e-4)
 
+    def test_is_as_wide_as_the_confidence_that_is_asked_for(self) -> None:
+        """Of two works: with one degree of freedom half of all t are within 1, and 95 % within 12.706.
+
+        Their shares are 1/2 and 1/2 before, 0.55 and 0.45 after, so 0.525 and 0.475 in the mean.
+        """
+        base, new = np.array([1.0, 1.0]), np.array([1.1, 0.9])
+        spread = math.hypot(0.05 / 0.475, 0.05 / 0.525)
+        for confidence, quantile in ((0.5, 1.0), (0.95, 12.7062)):
+            reach = math.exp(quantile * spread)
+            assert paired_ratio_interval(base, new, confidence) == pytest.approx((1 / reach, reach), rel=1e-4)
+
     def test_where_all_change_alike_is_that_change(self) -> None:
         times = np.array([1.0, 2.0, 4.0, 4.0])
         assert paired_ratio_interval(times, 2 * times) == (2, 2)

@@ -15,6 +15,7 @@ from ncu_tools.kernels.matching.asked_pairs import asked_pairs
 from ncu_tools.kernels.matching.kernel_pairs import ASKED, BY_SHORT_NAME_ALONE, THE_ONLY_ONES, pair_kernels
 from ncu_tools.kernels.matching.launch_signatures import LaunchSignature, Signatures, signatures_of
 from ncu_tools.kernels.matching.similar_names import shared_words
+from ncu_tools.kernels.names.kernel_ids import kernel_id
 
 SMALL, LARGE = (8, 1, 1, 128, 1, 1), (64, 1, 1, 256, 1, 1)
 
@@ -76,6 +77,7 @@ class TestARewrittenKernel:
             ("kernel_1", "kernel_2"),
             ("at::native::vec<4, at::native::FillFunctor<float>>", "at::native::vec<4, at::native::AddFunctor<float>>"),
             ("reduce_v1<SumFunctor<float>>", "reduce_v2<MaxFunctor<float>>"),
+            ("qk_scale_v1", "kv_scale_v2"),
             ("void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm>", "void cutlass::Kernel2<cutlass_80_simt_sgemm>"),
         ],
     )
@@ -157,6 +159,11 @@ class TestPairsOfTheUser:
     )
     def test_match_kernels_by_full_and_short_names(self, text: str, old: str, new: str) -> None:
         assert pairs(list(self.base), list(self.new), text)[old, new] == ASKED
+
+    def test_match_kernels_by_the_keys_that_commands_print(self) -> None:
+        old, new = kernel_id("void a<1>(int)"), kernel_id("void e<2>(int)")
+        for text in (f"{old}={new}", f" {old} = e", f"a={new}"):
+            assert pairs(list(self.base), list(self.new), text)["void a<1>(int)", "void e<2>(int)"] == ASKED
 
     def test_take_precedence_over_equal_names(self) -> None:
         found = pairs([K("a"), K("b")], [K("a", LARGE), K("b")], "a=b", "b=a")
