@@ -222,6 +222,15 @@ class TestTensorWorkThatWasNotCounted:
         assert found["flops"] == 2 * 10**6
         assert ("not every" not in found["flops_basis"]) == known
 
+    def test_on_other_chips_is_not_ruled_out_by_hmma_that_hfma_explains(self) -> None:
+        """Only on an H100 it is known that hmma and dmma count every floating-point tensor instruction."""
+        counted = {
+            "sm__inst_executed_pipe_tensor_op_hmma.sum": metric(100.0),
+            "sm__inst_executed_pipe_tensor_op_dmma.sum": metric(0.0),
+        }
+        found = row(launch(metrics=sass(ffma=10**6, hfma=3200) | counted, capability="8.0"))
+        assert found["flops_basis"] == "sass fp64+fp32+fp16; fp16 left out: constant moves; not collected: tensor"
+
     def test_is_integer_work_where_no_floating_instruction_ran(self) -> None:
         integer = {
             "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active": metric(0.0, "%"),

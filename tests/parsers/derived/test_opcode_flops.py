@@ -147,6 +147,12 @@ class TestAListOfAnotherKind:
         assert (found["flops_fp16"], found["flops"]) == (28, 200)
         assert "left out: constant moves" in found["flops_basis"]
 
+    def test_with_selected_modifiers_leaves_open_whether_half_fmas_are_moves(self) -> None:
+        """The modifier that makes arithmetic of HFMA2.MMA, .BF16_V2, may not be among the selected ones."""
+        listed_so = listed({"FFMA": 1000, "HFMA2.MMA": 10}, THREADS[1])
+        found = row(kernel(listed_so, full_set(ffma=1000, hfma=10), capability="8.6"))
+        assert (found["flops_fp16"], found["flops"]) == (40, 2040)
+
 
 # ---------------------------------------------------------------------------------------------- constant moves
 
