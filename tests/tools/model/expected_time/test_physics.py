@@ -84,6 +84,14 @@ class TestAFit:
         found = np.exp(fitted(GEMM, measured, GEMM.start)[0])
         assert found[:3] == pytest.approx([0.6, 0.7, 4], rel=0.05)
 
+    @pytest.mark.parametrize("off", [0.0, -0.4])
+    def test_goes_on_until_it_is_as_good_as_the_numbers_that_the_times_were_made_with(
+        self, measured: TimedOperators, off: float
+    ) -> None:
+        """These have no errors, and differ from those that are typical by 0.6 / 0.85, 0.7 / 0.85 and 4 / 2."""
+        of_the_truth = 0.02 * sum(np.log(ratio) ** 2 for ratio in (0.6 / 0.85, 0.7 / 0.85, 2.0))
+        assert fitted(GEMM, measured, GEMM.start + off)[1] <= 1.01 * of_the_truth
+
     def test_from_several_starts_is_at_least_as_good(self, measured: TimedOperators) -> None:
         hardware, work, times = measured
         found = fitted_from_several(GEMM, measured, starts=2)

@@ -189,6 +189,61 @@ def test_attention_of_one_token_takes_what_its_blocks_bytes_and_joins_take(seed:
     assert_same(GENERATION, drawn_attention(seed, 2), generation_time, seed)
 
 
+TYPICAL_PRODUCT = {
+    "peak": 0.85, "dram": 0.85, "launch_us": 2.0, "load": 55.0, "step": 0.12, "quantise": 2.0, "overlap": 3.0,
+    "split_us": 1.0, "split_sum": 0.5, "output": 1.2, "l2_gain": 0.1, "whole_waves": 0.2, "fill_us": 0.3,
+    "small_tiles": 0.05, "l2_share": 0.7,
+}  # fmt: skip
+TYPICAL_CONTEXT = {
+    "peak": 0.6, "dram": 0.7, "launch_us": 5.0, "softmax": 100.0, "step": 0.3, "fill_us": 1.0, "write": 1.0,
+    "whole_waves": 0.3, "masked": 0.5, "overlap": 2.0, "head_us": 0.001,
+}  # fmt: skip
+TYPICAL_GENERATION = {
+    "peak": 0.3, "dram": 0.75, "launch_us": 6.0, "sm_dram": 2.5, "step_us": 0.3, "fill_us": 1.0, "split_us": 1.0,
+    "whole_waves": 0.3, "l2_gain": 0.3, "l2_share": 0.7, "overlap": 2.0, "head_us": 0.001, "sequence_us": 0.001,
+}  # fmt: skip
+
+
+class TestATypeThatNobodyMeasured:
+    """Its times are those of physics alone, by the numbers that are typical of GPUs, and by the quickest choice."""
+
+    @staticmethod
+    def assert_least(physics: Physics, hardware: Hardware, work: Work, plain: Any, it: dict[str, float]) -> None:
+        found = physics.best(hardware, work, physics.start)[0]
+        for row, time in enumerate(found):
+            one = {name: float(column[row]) for name, column in work.items()}
+            least = min(plain(hardware, one, it, choice)[""] for choice in physics.choices.tolist())
+            assert float(time) == pytest.approx(least, rel=2e-4)
+
+    @pytest.mark.parametrize("hardware", MACHINES)
+    def test_has_products_at_85_per_cent_of_the_peak_and_of_the_bandwidth(self, hardware: Hardware) -> None:
+        drawn = np.random.default_rng(5)
+        m, n, k = (np.round(2 ** drawn.uniform(0, most, 8)) for most in (12, 12, 14))
+        work = gemm_work(m, n, k, Stored(1, 0.5, 2, (), quantises=True))
+        self.assert_least(GEMM, hardware, work, product_time, TYPICAL_PRODUCT)
+
+    @pytest.mark.parametrize("hardware", MACHINES)
+    def test_has_attention_of_new_tokens_at_60_per_cent_of_the_peak(self, hardware: Hardware) -> None:
+        self.assert_least(CONTEXT, hardware, drawn_attention(0, 10), context_time, TYPICAL_CONTEXT)
+
+    @pytest.mark.parametrize("hardware", MACHINES)
+    def test_has_attention_of_one_token_at_75_per_cent_of_the_bandwidth(self, hardware: Hardware) -> None:
+        self.assert_least(GENERATION, hardware, drawn_attention(1, 2), generation_time, TYPICAL_GENERATION)
+
+    def test_moves_data_at_80_per_cent_of_the_bandwidth_after_1_6_microseconds(self) -> None:
+        time = MOVEMENT.best(MACHINES[0], movement_work(np.array([6e6]), np.zeros(1)), MOVEMENT.start)[0]
+        assert time[0] == pytest.approx(1.6 + 6e6 / (0.8 * 3e6))
+
+
+@pytest.mark.parametrize(("quantises", "given", "turned"), [(True, 0.0, 1), (True, 1.0, 0), (False, 0.0, 0)])
+def test_activations_are_turned_into_a_narrower_type_once_unless_they_come_in_it(
+    quantises: bool, given: float, turned: float
+) -> None:
+    one = np.array([64.0, 64.0])
+    work = gemm_work(one, one, one, Stored(1, 1, 2, (), quantises=quantises), quantised=given)
+    assert work["quantises"].tolist() == [turned] * 2
+
+
 def test_a_movement_takes_its_bytes_and_the_launch() -> None:
     for moved in (0.0, 1e3, 1e9):
         work = movement_work(np.array([moved]), np.array([1.0]))
@@ -231,6 +286,18 @@ def test_a_fit_begins_within_the_bounds_of_its_numbers(physics: Physics) -> None
     assert (least < physics.start).all()
     assert (physics.start < most).all()
     assert exp(least[0]) == pytest.approx(next(iter(physics.numbers.values())).least)
+
+
+@pytest.mark.parametrize("physics", [GEMM, CONTEXT, GENERATION, MOVEMENT])
+def test_a_fit_gives_no_gpu_what_it_cannot_do(physics: Physics) -> None:
+    """Boosted clocks reach up to 1.3 times the rates of a data sheet; 1 is all of a wave, and no overlap at all."""
+    for name, one in physics.numbers.items():
+        if name in ("peak", "dram"):
+            assert 1 < one.most <= 1.3
+        if name == "whole_waves":
+            assert one.most == 1
+        if name == "overlap":
+            assert one.least < 1 < one.start
 
 
 def test_libraries_have_tiles_and_splits_of_powers_of_two_each_once() -> None:
