@@ -149,6 +149,10 @@ class TestConstantMoves:
         assert found["flops"] == 2000
         assert "fp16 left out: constant moves" in found["flops_basis"]
 
+    def test_hfma_that_weighs_as_much_as_the_rest_does_not_outweigh_it(self) -> None:
+        assert row(launch(metrics=sass(ffma=20, hfma=10) | tensor()))["flops"] == 40
+        assert row(launch(metrics=sass(ffma=19, hfma=10) | tensor()))["flops"] == 38 + 40
+
     def test_hfma_is_arithmetic_beside_hadd_or_hmul(self) -> None:
         assert row(launch(metrics=sass(ffma=1000, hfma=10, hadd=1) | tensor()))["flops"] == 2000 + 42
         assert row(launch(metrics=sass(ffma=1000, hfma=10, hmul=1) | tensor()))["flops"] == 2000 + 42
@@ -196,7 +200,8 @@ class TestTensorWorkThatWasNotCounted:
     @pytest.mark.parametrize("counter", ["sm__pipe_tensor_cycles_active", "sm__inst_executed_pipe_tensor"])
     def test_is_not_ruled_out_by_an_idle_pipe_where_tensor_cores_have_another_one(self, counter: str) -> None:
         idle = {f"{counter}.sum": metric(0.0)}
-        assert "not collected: tensor" in row(launch(metrics=sass(ffma=1) | idle, capability="10.0"))["flops_basis"]
+        found = row(launch(metrics=sass(ffma=1) | idle, capability="10.0"))
+        assert (found["flops"], found["flops_basis"]) == (2, "sass fp64+fp32+fp16; not collected: tensor, packed fp32")
         assert "not collected" not in row(launch(metrics=sass(ffma=1) | idle, capability="12.0"))["flops_basis"]
 
     def test_on_hopper_is_ruled_out_by_idle_instructions_only_where_those_of_warpgroups_are_among_them(self) -> None:

@@ -18,6 +18,7 @@ from ncu_parsers.derived.opcode_lists import (
     MOVES,
     THREADS,
     THREADS_BY_FULL_NAME,
+    THREADS_BY_INSTRUCTION,
     WARPS,
     WARPS_BY_FULL_NAME,
     named_instances,
@@ -90,6 +91,12 @@ def test_where_arithmetic_ran_that_no_counter_is_known_to_hold_fp32_stays_unknow
     assert found["flops_basis"] == "opcodes fp64+fp16; not collected: fp32"
     assert row(kernel(listed({"FFMA": 100, opcode: 5}), sass(ffma=100)))["flops_fp32"] == 200
     assert row(kernel(listed({"FFMA": 100, opcode: 0}), IDLE_TENSOR))["flops_fp32"] == 200
+
+
+def test_arithmetic_without_a_known_counter_leaves_fp32_unknown_by_counts_per_instruction_too() -> None:
+    found = row(kernel(listed({"FFMA": 100, "DFMA": 1, "FHADD": 5}, THREADS_BY_INSTRUCTION), IDLE_TENSOR))
+    assert (found["flops_fp32"], found["flops_fp64"]) == (None, 2)
+    assert found["flops_basis"].endswith(" fp64+fp16; not collected: fp32")
 
 
 def test_packed_fp32_counts_two_lanes_on_every_chip() -> None:

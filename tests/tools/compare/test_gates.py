@@ -383,6 +383,11 @@ class TestTheWordsOfAChange:
         assert verdict_text(Change("time", 100.0, 120.0, 0.9, 1.5)) == "no change shown [-10.0 %, +50.0 %]"
         assert verdict_text(Change("time", None, 120.0)) is None
 
+    def test_of_sentences_say_that_noise_is_not_known_only_where_it_is_not(self) -> None:
+        assert sentence(Change("time", 100.0, 120.0, 1.1, 1.3)) == "time 100 ns -> 120 ns: +20.0 % [+10.0 %, +30.0 %]"
+        assert sentence(Change("time", 100.0, 120.0)) == "time 100 ns -> 120 ns: +20.0 %, noise not known"
+        assert sentence(Change("time", 100.0, 100.0)) == "time 100 ns -> 100 ns: same"
+
     def test_are_none_where_a_time_is_not_known(self) -> None:
         for base, new in ((None, 120.0), (100.0, None)):
             assert verdict(Change("time", base, new), is_new=False, is_gone=False) is None
@@ -397,6 +402,12 @@ class TestTheWordsOfAChange:
         assert shortened(["a", "b", "c", "d"], 3) == ["a", "b", "c", "and 1 more"]
 
 
+def test_a_growth_of_exactly_the_limit_passes_whatever_the_last_bit_of_its_quotient() -> None:
+    """1.05 / 1 less 1 is 0.050000000000000044."""
+    assert of_each("any:time>5%", subject("k", 1.0, 1.05)).outcome == "passed"
+    assert of_each("any:time>5%", subject("k", 1.0, 1.051)).outcome == "tripped"
+
+
 def test_clocks_have_a_ratio_where_both_are_known_and_differ() -> None:
     assert [clock_ratio(*one) for one in ((1e9, 1.5e9), (1e9, 1.001e9), (None, 1e9), (1e9, None))] == [1.5, 1, 1, 1]
 
@@ -409,6 +420,10 @@ def test_a_subject_of_one_run_is_new_or_gone_whatever_its_change() -> None:
 def test_a_gate_on_many_runs_is_refused_for_two_with_the_measures_that_two_have_not() -> None:
     with pytest.raises(WrongUsage, match=r"not compared by instructions, l1_bytes, .*, shared_bytes or cycles\."):
         gates_of_two_runs(["time>5%", "registers>5%"])
+    assert [gate.text for gate in gates_of_two_runs(["time>5%", "launches>0%"])] == ["time>5%", "launches>0%"]
+    for text in ("drift:time>5%", "time>5% of window:3"):
+        with pytest.raises(WrongUsage, match="is a gate on many runs"):
+            gates_of_two_runs([text])
 
 
 def test_a_refusal_says_what_to_do_before_gating_kernels() -> None:

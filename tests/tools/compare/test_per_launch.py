@@ -440,6 +440,8 @@ class TestIntervalsOfIterations:
         two, one = self.run(1.0), self.run(1.0, of=(1.0,))
         for base, new in ((two, one), (one, two)):
             assert compared(base, new).kernels[0].changes["time"].basis == WITHIN_SIGNATURES
+        two = self.run(1.0, of=(1.0, 1.1))
+        assert compared(two, two).kernels[0].changes["time"].basis == OF_ITERATIONS
 
     @pytest.mark.filterwarnings("error")
     def test_are_those_of_launches_where_one_launch_has_no_iteration(self) -> None:

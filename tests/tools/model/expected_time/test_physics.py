@@ -97,6 +97,18 @@ class TestAFit:
         found = fitted_from_several(GEMM, measured, starts=2)
         assert np.median(np.abs(GEMM.best(hardware, work, found)[0] / times - 1)) < 0.01
 
+    def test_from_one_start_is_that_from_the_usual_one_and_more_starts_can_only_be_better(
+        self, measured: TimedOperators
+    ) -> None:
+        hardware, work, times = measured
+        noise = np.exp(np.random.default_rng(2).normal(0, 0.3, 40))
+        few = TimedOperators(hardware, {name: column[:40] for name, column in work.items()}, times[:40] * noise)
+        usual, loss = fitted(GEMM, few, GEMM.start)
+        assert fitted_from_several(GEMM, few, starts=1).tolist() == usual.tolist()
+        by_seed = [fitted_from_several(GEMM, few, seed=seed) for seed in (0, 1)]
+        assert by_seed[0].tolist() != by_seed[1].tolist()
+        assert all(fitted(GEMM, few, found, steps=0)[1] < loss for found in by_seed)
+
     def test_stays_near_its_prior_where_that_weighs_more_than_the_times(self, measured: TimedOperators) -> None:
         found = fitted(GEMM, measured, GEMM.start, weight=1e9)[0]
         assert found == pytest.approx(GEMM.start, abs=1e-3)

@@ -257,6 +257,7 @@ def test_attention_is_causal_unless_rows_say_otherwise_and_has_at_most_two_bytes
     sizes = {name: np.array([4.0]) for name in ("batch", "heads", "kv_heads", "head_dim", "query", "context", "window")}
     found = attention_work(sizes, Stored(4, 4, 4, ()), Stored(1, 4, 4, ()))
     assert [found[name][0] for name in ("causal", "keys", "element", "cached", "out")] == [1, 8, 2, 1, 4]
+    assert attention_work(sizes, Stored(1, 4, 4, ()), Stored(4, 4, 4, ()))["cached"][0] == 2
 
 
 def test_corrections_are_looked_up_by_binary_logarithms_of_the_sizes() -> None:
