@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -54,6 +55,13 @@ class Opened:
     def settle(self) -> None:
         """Wait until the page has fitted everything to the width of its window, however slow the machine is."""
         self.page.evaluate(SETTLED)
+
+    def wait_until(self, expression: str) -> None:
+        """Wait until an expression is true on the page. It is asked from outside: the page forbids to evaluate text in it."""
+        deadline = time.monotonic() + PATIENCE / 1000
+        while not self.page.evaluate(expression):
+            assert time.monotonic() < deadline, f"{expression} did not become true"
+            self.page.wait_for_timeout(20)
 
     def close(self) -> None:
         """Leave the page, blank and as wide as a new one, to the next of this browser without options."""

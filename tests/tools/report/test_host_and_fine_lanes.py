@@ -150,7 +150,7 @@ def written(folder: Path, found: Timeline) -> str:
 class TestInABrowser:
     def test_zooming_in_shows_the_single_pieces_of_the_same_file(self, browser: Browser, tmp_path: Path) -> None:
         opened = Opened(browser, written(tmp_path, dense()) + "#window=6000000,6010000")
-        opened.page.wait_for_function("document.getElementById('timeline-merged').textContent.startsWith('Each box')")
+        opened.wait_until("document.getElementById('timeline-merged').textContent.startsWith('Each box')")
         assert opened.page.locator(f"{LANES} rect.kind-gemm-kernels").count() in (10, 11)
         assert opened.wrong == []
         opened.close()
@@ -160,9 +160,9 @@ class TestInABrowser:
     ) -> None:
         opened = Opened(browser, written(tmp_path, dense()))
         opened.page.fill("#find-boxes", "softmax")
-        opened.page.wait_for_function("document.getElementById('timeline-box').textContent.includes('1 box has')")
+        opened.wait_until("document.getElementById('timeline-box').textContent.includes('1 box has')")
         opened.page.keyboard.press("Enter")
-        opened.page.wait_for_function("document.getElementById('timeline-box').textContent.includes('softmax')")
+        opened.wait_until("document.getElementById('timeline-box').textContent.includes('softmax')")
         assert "lasts\n300 ns" in opened.page.locator("#timeline-box").inner_text()
         assert opened.page.locator(f"{LANES} rect.not-found").count() > 0
         assert opened.wrong == []

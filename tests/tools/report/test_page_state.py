@@ -70,7 +70,7 @@ class TestTheAddress:
 
     def test_of_a_kernel_chooses_it_on_a_page_that_is_open(self, opened: Opened) -> None:
         opened.page.evaluate("location.hash = 'hotspots&kernel=2'")
-        opened.page.wait_for_function("document.querySelector('tr[aria-selected=true]').dataset.number === '1'")
+        opened.wait_until("document.querySelector('tr[aria-selected=true]').dataset.number === '1'")
         assert state(opened) == "#hotspots&kernel=2"
         assert abs(opened.page.evaluate("document.getElementById('hotspots').getBoundingClientRect().top")) < 100
 
@@ -203,6 +203,6 @@ class TestMeanings:
         opened.page.locator("#meaning").wait_for()
         opened.page.hover("#meaning a")
         opened.page.click("#meaning a")
-        opened.page.wait_for_function("location.hash.startsWith('#column-time_share')")
+        opened.wait_until("location.hash.startsWith('#column-time_share')")
         assert opened.page.locator("#columns dt").count() > 20
         assert opened.page.locator("#columns").evaluate("node => node.open")

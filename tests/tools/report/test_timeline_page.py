@@ -335,7 +335,7 @@ class TestInABrowser:
 
     def test_a_merged_box_says_how_many_it_holds(self, opened: Opened) -> None:
         opened.page.set_viewport_size({"width": 500, "height": 900})
-        opened.page.wait_for_function("document.querySelector('.plot.lanes').viewBox.baseVal.width < 500")
+        opened.wait_until("document.querySelector('.plot.lanes').viewBox.baseVal.width < 500")
         left, height = lane_at(opened, "stream 7")
         opened.page.mouse.move(left + 170, height)
         tip = opened.page.locator("#timeline .tip").inner_text()
