@@ -233,7 +233,9 @@ class TestRulesAndMetrics:
 
     def test_metrics_that_the_run_lacks_are_known_too(self) -> None:
         sql = "SELECT in_run, description FROM metrics WHERE metric = 'smsp__pcsamp_warps_issue_stalled_membar'"
-        assert answered(sql, REPORT) == [{"in_run": False, "description": "a warp waits: it waits at a memory fence"}]
+        assert answered(sql, REPORT) == [
+            {"in_run": False, "description": "state of a warp: the warp waits at a memory fence"}
+        ]
 
     def test_every_metric_of_the_run_is_there_once(self) -> None:
         (row,) = answered("SELECT count(*) AS all, count(DISTINCT metric) AS names FROM metrics", REPORT)

@@ -102,7 +102,7 @@ def _described_metrics() -> dict[str, KnownMetric]:
     for metric, (section, label) in labels_of_metrics().items():
         found.setdefault(metric, {}).update(title=label, section=section)
     for reason, stall in stalls().items():
-        about = {"description": f"a warp waits: {stall.meaning}", "description_source": OF_STALLS}
+        about = {"description": f"state of a warp: {stall.meaning}", "description_source": OF_STALLS}
         for metric in STALLED:
             found.setdefault(metric.format(reason), {}).update(about)
     for metric, about in _of_short_names():
