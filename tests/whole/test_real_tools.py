@@ -180,7 +180,9 @@ def test_real_ncu_accepts_every_option_we_give_it(tmp_path: Path) -> None:
         "none",
     ]
     done = profile("--tool", "ncu", *arguments, "-o", "run", "--", "true", cwd=tmp_path)
-    assert "No kernels were profiled" in done.stderr, done.stderr
+    # On a busy machine this ncu sometimes loses a program that ends at once; by then it has accepted its options.
+    ends = ("No kernels were profiled", "ncu lost the program before it made its first CUDA call")
+    assert any(one in done.stderr for one in ends), done.stderr
 
 
 @needs_ncu
