@@ -179,10 +179,14 @@ def test_real_ncu_accepts_every_option_we_give_it(tmp_path: Path) -> None:
         "--cache-control",
         "none",
     ]
-    done = profile("--tool", "ncu", *arguments, "-o", "run", "--", "true", cwd=tmp_path)
-    # On a busy machine this ncu sometimes loses a program that ends at once; by then it has accepted its options.
-    ends = ("No kernels were profiled", "ncu lost the program before it made its first CUDA call")
-    assert any(one in done.stderr for one in ends), done.stderr
+    for _ in range(5):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        done = profile("--tool", "ncu", *arguments, "-o", "run", "--", "true", cwd=tmp_path)
+        if (
+            "ncu lost the program" not in done.stderr
+        ):  # on a busy machine, this ncu sometimes loses one that ends at once
+            break
+    assert "No kernels were profiled" in done.stderr, done.stderr
 
 
 @needs_ncu
